@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The data mover: bytes move once, by whoever does the work. memcpy inside a
+ * process; process_vm_readv or writev when one side is another process; both,
+ * through a small buffer, when neither side is the caller's.
+ */
+#define _GNU_SOURCE
+#include "sim/core.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "sim/diag.h"
+
+#define VEC_MAX	    64
+#define BOUNCE_SIZE 65536
+
+/* One contiguous piece: it ends where a source or a target span ends. */
+struct piece {
+	uint64_t from;
+	uint64_t to;
+	uint64_t length;
+};
+
+struct cursor {
+	const struct sim_copy *copy;
+	int from, to;
+	uint64_t from_done, to_done;
+};
+
+static bool next_piece(struct cursor *c, struct piece *piece)
+{
+	const struct sim_copy *copy = c->copy;
+	uint64_t from_left, to_left;
+
+	while (c->from < copy->from_count &&
+	       c->from_done == copy->from[c->from].length) {
+		c->from++;
+		c->from_done = 0;
+	}
+	while (c->to < copy->to_count &&
+	       c->to_done == copy->to[c->to].length) {
+		c->to++;
+		c->to_done = 0;
+	}
+	if (c->from == copy->from_count || c->to == copy->to_count)
+		return false;
+	from_left = copy->from[c->from].length - c->from_done;
+	to_left = copy->to[c->to].length - c->to_done;
+	piece->from = copy->from[c->from].addr + c->from_done;
+	piece->to = copy->to[c->to].addr + c->to_done;
+	piece->length = from_left < to_left ? from_left : to_left;
+	c->from_done += piece->length;
+	c->to_done += piece->length;
+	return true;
+}
+
+static enum sim_copy_result failed(int error, bool is_source)
+{
+	if (error == ESRCH)
+		return SIM_COPY_GONE;
+	if (error == EFAULT)
+		return is_source ? SIM_COPY_BAD_SOURCE : SIM_COPY_BAD_TARGET;
+	sim_diag("world", "see sim/README.md, data mover",
+		 "copying between processes was refused: %s; they must run as "
+		 "the same user and may not be undumpable",
+		 strerror(error));
+	return SIM_COPY_REFUSED;
+}
+
+/* One system call for up to VEC_MAX pieces; the far side is `pid`. */
+static enum sim_copy_result move_vec(pid_t pid, bool is_read,
+				     const struct piece *pieces, int count)
+{
+	struct iovec local[VEC_MAX], remote[VEC_MAX];
+	uint64_t total = 0;
+	ssize_t got;
+
+	for (int i = 0; i < count; i++) {
+		uint64_t near = is_read ? pieces[i].to : pieces[i].from;
+		uint64_t far = is_read ? pieces[i].from : pieces[i].to;
+
+		local[i].iov_base = (void *)(uintptr_t)near;
+		remote[i].iov_base = (void *)(uintptr_t)far;
+		local[i].iov_len = remote[i].iov_len = pieces[i].length;
+		total += pieces[i].length;
+	}
+	got = is_read ? process_vm_readv(pid, local, (unsigned long)count,
+					 remote, (unsigned long)count, 0)
+		      : process_vm_writev(pid, local, (unsigned long)count,
+					  remote, (unsigned long)count, 0);
+	if (got == (ssize_t)total)
+		return SIM_COPY_OK;
+	/* Short: the next page is not there, on the far side. (A near side
+	 * that is not there also says EFAULT; it is ours, and we looked.) */
+	return failed(got < 0 ? errno : EFAULT, is_read);
+}
+
+static enum sim_copy_result move_bounced(struct sim_world *w,
+					 const struct sim_copy *copy,
+					 struct piece piece)
+{
+	static __thread char buffer[BOUNCE_SIZE];
+	enum sim_copy_result rc = SIM_COPY_OK;
+
+	while (piece.length && rc == SIM_COPY_OK) {
+		uint64_t n = piece.length < BOUNCE_SIZE ? piece.length
+							: BOUNCE_SIZE;
+		struct piece in = {piece.from, (uintptr_t)buffer, n};
+		struct piece out = {(uintptr_t)buffer, piece.to, n};
+
+		rc = move_vec(w->seg->proc[copy->from_proc].pid, true, &in, 1);
+		if (rc == SIM_COPY_OK)
+			rc = move_vec(w->seg->proc[copy->to_proc].pid, false,
+				      &out, 1);
+		piece.from += n;
+		piece.to += n;
+		piece.length -= n;
+	}
+	return rc;
+}
+
+enum sim_copy_result sim_copy(struct sim_world *w, const struct sim_copy *copy)
+{
+	struct cursor cursor = {.copy = copy};
+	struct piece pieces[VEC_MAX];
+	bool from_me = copy->from_proc == w->proc;
+	bool to_me = copy->to_proc == w->proc;
+	pid_t far = w->seg->proc[from_me ? copy->to_proc : copy->from_proc].pid;
+	enum sim_copy_result rc = SIM_COPY_OK;
+
+	for (int n = 0;; n = 0) {
+		while (n < VEC_MAX && next_piece(&cursor, &pieces[n]))
+			n++;
+		if (n == 0)
+			return SIM_COPY_OK;
+		if (from_me && to_me) {
+			for (int i = 0; i < n; i++)
+				memmove((void *)(uintptr_t)pieces[i].to,
+					(void *)(uintptr_t)pieces[i].from,
+					pieces[i].length);
+			continue;
+		}
+		if (from_me || to_me)
+			rc = move_vec(far, to_me, pieces, n);
+		for (int i = 0; !from_me && !to_me && i < n && !rc; i++)
+			rc = move_bounced(w, copy, pieces[i]);
+		if (rc != SIM_COPY_OK)
+			return rc;
+	}
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The core under the verbs front: objects, queues, delivery, taps.
+ *
+ * Functions return 0 or a negative errno; -EINVAL for a handle that is not a
+ * live object of this process. Safe from any thread.
+ */
+#ifndef SIM_CORE_H
+#define SIM_CORE_H
+
+#include "sim/model.h"
+#include "sim/world.h"
+
+/* object.c: protection domains, regions, completion channels. */
+int sim_pd_alloc(struct sim_ctx *ctx, uint32_t *pd);
+int sim_pd_dealloc(struct sim_ctx *ctx, uint32_t pd);
+
+struct sim_mr_request {
+	uint64_t addr;
+	uint64_t length;
+	uint64_t iova;
+	uint32_t pd;
+	uint32_t access;
+};
+int sim_mr_reg(struct sim_ctx *ctx, const struct sim_mr_request *request,
+	       uint32_t *mr, uint32_t *key);
+/* On return no delivery uses the region any more. */
+int sim_mr_dereg(struct sim_ctx *ctx, uint32_t mr);
+
+/* The region that `key` names, if it lies in `pd`, spans the range and allows
+ * `access`; else NULL. The result is good while the caller holds a lock of a
+ * queue pair of that process: dereg waits for those. */
+const struct sim_mr *sim_mr_check(struct sim_world *w, uint32_t pd,
+				  const struct sim_sge *range,
+				  uint32_t access);
+
+int sim_channel_create(struct sim_ctx *ctx, uint32_t *channel, int *fd);
+int sim_channel_destroy(struct sim_ctx *ctx, uint32_t channel);
+
+/* cq.c */
+int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
+		  uint64_t cookie, uint32_t *cq, uint32_t *granted);
+int sim_cq_destroy(struct sim_ctx *ctx, uint32_t cq);
+int sim_cq_poll(struct sim_ctx *ctx, struct sim_cq *cq, int count,
+		struct ibv_wc *wc);
+void sim_cq_arm(struct sim_ctx *ctx, struct sim_cq *cq, bool solicited_only);
+bool sim_cq_is_empty(const struct sim_cq *cq);
+/* Append a completion; wakes a sleeper when the queue was armed. */
+void sim_cq_push(struct sim_world *w, uint32_t cq, const struct sim_cqe *cqe);
+/* Forget the completions of a queue pair that is going away. */
+void sim_cq_purge(struct sim_world *w, uint32_t cq, uint32_t qp);
+
+/* notify.c: one datagram to whoever sleeps on a channel's descriptor. */
+int sim_notify_socket(struct sim_world *w, uint32_t channel, int *fd);
+void sim_notify(struct sim_world *w, uint32_t channel, uint64_t cookie);
+
+/* qp.c */
+struct sim_qp_config {
+	const struct ibv_qp_init_attr *attr; /* caps are what was asked */
+	uint32_t pd;
+	uint32_t send_cq;
+	uint32_t recv_cq;
+};
+int sim_qp_create(struct sim_ctx *ctx, const struct sim_qp_config *config,
+		  uint32_t *qp);
+int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
+		  const struct ibv_qp_attr *attr, int mask);
+int sim_qp_destroy(struct sim_ctx *ctx, uint32_t qp);
+/* The queue pair with a 24-bit number, or NULL. */
+struct sim_qp *sim_qp_by_num(struct sim_world *w, uint32_t qp_num);
+
+/* Complete everything outstanding with WR_FLUSH_ERR. The caller holds the
+ * lock of the queue that is flushed. */
+void sim_sq_flush(struct sim_world *w, struct sim_qp *qp);
+void sim_rq_flush(struct sim_world *w, struct sim_qp *qp);
+
+/* qp_table.c: -EINVAL for an illegal step or a wrong mask (3.2). */
+int sim_qp_check_transition(enum ibv_qp_type type, enum ibv_qp_state from,
+			    enum ibv_qp_state to, int mask);
+
+/* post.c */
+int sim_post_send(struct sim_ctx *ctx, struct sim_qp *qp,
+		  struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
+		  struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* deliver.c: carry on with whatever this queue pair has to send. Takes the
+ * send lock; the caller holds no lock. */
+void sim_send_progress(struct sim_world *w, struct sim_qp *qp);
+/* The same for the queue pair that sends to this one, if it waits. */
+void sim_kick_sender(struct sim_world *w, struct sim_qp *qp);
+/* Look again at waiting sends that complete on this queue and are due. */
+void sim_run_timers(struct sim_world *w, struct sim_cq *cq, uint64_t now_ns);
+
+/* copy.c: the data mover. */
+struct sim_span {
+	uint64_t addr;
+	uint64_t length;
+};
+enum sim_copy_result {
+	SIM_COPY_OK,
+	SIM_COPY_BAD_SOURCE,
+	SIM_COPY_BAD_TARGET,
+	SIM_COPY_GONE,	   /* a process ended under us */
+	SIM_COPY_REFUSED, /* process_vm_* is not permitted here */
+};
+struct sim_copy {
+	uint32_t from_proc;
+	uint32_t to_proc;
+	const struct sim_span *from;
+	const struct sim_span *to;
+	int from_count;
+	int to_count;
+};
+/* Move bytes from the spans of one process to those of another, in order,
+ * until the sources are exhausted. The targets are at least as long. */
+enum sim_copy_result sim_copy(struct sim_world *w, const struct sim_copy *copy);
+
+/* timer.c: a thread that runs this process's timers while it sleeps on a
+ * descriptor; started on first need, only for queues with a channel. */
+void sim_timer_start(struct sim_world *w);
+void sim_timer_stop(void);
+
+/* tap.c */
+/* Lines that claim this event, as a mask; counts it as reached. */
+uint64_t sim_tap_message(struct sim_world *w, const struct sim_qp *qp,
+			 enum sim_site site, uint64_t ordinal);
+/* errno of an armed `fail` that strikes this call, else 0. */
+int sim_tap_call(struct sim_ctx *ctx, enum sim_call call);
+/* The first line of the mask with this effect, or NULL; takes it out. */
+struct sim_fault *sim_tap_take(struct sim_world *w, uint64_t *mask,
+			       enum sim_effect effect);
+void sim_tap_fired(struct sim_fault *fault, uint64_t ordinal,
+		   bool is_effective);
+
+#endif

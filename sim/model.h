@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A device model: attributes, limits and a few pure functions, as data.
+ *
+ * Adding a model is adding one file that ends with SIM_MODEL(...). Every
+ * disputed behaviour is a named knob; a model text is "NAME,knob=value,...".
+ */
+#ifndef SIM_MODEL_H
+#define SIM_MODEL_H
+
+#include "sim/world.h"
+
+/* What happens to a message that finds no receive request posted. */
+enum sim_no_recv {
+	SIM_NO_RECV_HOLD, /* Apple: held until credit exists (R19) */
+	SIM_NO_RECV_DROP, /* UC, UD on InfiniBand: lost (5.4) */
+	SIM_NO_RECV_RNR,  /* RC: receiver-not-ready, retried (5.3) */
+};
+
+/* What a message meets at the receive request it is matched with. */
+struct sim_fit {
+	uint64_t send_len;
+	uint64_t recv_len;
+	uint64_t recv_ordinal;
+	uint32_t qp_num;
+};
+
+struct sim_qp_request {
+	const struct ibv_qp_init_attr *attr;
+	const struct sim_host *host;
+};
+
+struct sim_model {
+	const char *name;
+	const char *what;
+	int rank; /* order of listing; the lowest is the default */
+	const char *device_name;
+	int node_type;	    /* enum ibv_node_type */
+	int transport_type; /* enum ibv_transport_type, or 100: Thunderbolt */
+	struct ibv_device_attr attr;
+	struct ibv_port_attr port;
+	uint32_t gid_type;  /* enum ibv_gid_type of ibv_query_gid_ex */
+	int gid_sysfs_type; /* 0 IB or RoCE v1, 1 RoCE v2 (ibv_query_gid_type) */
+	const struct sim_knob *knobs;
+	int knob_count;
+
+	uint32_t pd_limit, cq_limit, qp_limit, mr_limit; /* a device */
+	uint32_t max_send_sge, max_recv_sge;
+	uint32_t max_inline, min_inline; /* granted even when none is asked */
+	uint32_t frame_bytes; /* unit of the queue budget; 0 = requests */
+	bool cq_depth_rounds; /* depth becomes 2^n - 1 (2.9) */
+	/* Arming raises an event for completions that are already there. */
+	bool arm_sees_unpolled;
+	/* errno of a post in a state that forbids it, or over the budget;
+	 * negative where the device returns it negative (R13). */
+	int errno_send_state, errno_recv_state;
+	int errno_send_full, errno_recv_full;
+	int errno_send_sge, errno_recv_sge, errno_inline;
+	int errno_qp_limit;
+
+	/* 0 or a negative errno; each explains itself through sim_diag. */
+	int (*check_qp)(const struct sim_qp_request *request);
+	int (*check_mr)(const struct sim_host *host, uint64_t addr,
+			uint64_t length, uint32_t access);
+	int (*check_pd)(const struct sim_host *host);
+	int (*check_modify)(const struct sim_host *host,
+			    const struct sim_qp *qp,
+			    const struct ibv_qp_attr *attr, int mask);
+	int (*check_send)(const struct sim_host *host, const struct sim_qp *qp,
+			  const struct ibv_send_wr *wr, uint64_t len);
+	/* Frames granted for the frames asked for. */
+	uint32_t (*grant)(const struct sim_host *host, uint32_t asked);
+	/* First state in which post_recv is taken. */
+	enum ibv_qp_state (*recv_from)(const struct sim_host *host);
+	enum sim_no_recv (*no_recv)(const struct sim_qp *qp);
+	/* Status of the receive: SUCCESS, or why it fails. */
+	enum ibv_wc_status (*fit)(const struct sim_host *host,
+				  const struct sim_fit *fit);
+	/* A cable has two ends: no path from a host to itself (R42). */
+	bool is_point_to_point;
+	const uint8_t *vendor_err; /* by wc status; NULL: always 0 */
+	bool fails_qp_on_misfit; /* else only that receive fails (R17) */
+	/* UC: a misfit is lost without a completion. NULL: it completes. */
+	bool (*drops_misfit)(const struct sim_host *host);
+	/* May a datagram of this PSN setting pass (R32)? NULL: yes. */
+	bool (*psn_ok)(const struct sim_host *host, const struct sim_qp *from,
+		       const struct sim_qp *to);
+	/* Called last while a host is set up: GIDs, ports. */
+	void (*init_host)(struct sim_host *host, uint32_t index);
+	/* R21, knob: a send completes when posted, not when it leaves. */
+	bool (*completes_at_post)(const struct sim_host *host);
+	/* R13, knob: over the budget is taken, and its data never lands. */
+	bool (*takes_over_budget)(const struct sim_host *host);
+	/* R14, knob: the budget is one for all queues of the port. */
+	bool (*budget_is_ports)(const struct sim_host *host);
+	/* R5, knob: the region limit is a protection domain's. */
+	bool (*mr_limit_is_pds)(const struct sim_host *host);
+	/* R6, knob: DMA uses only the low 32 address bits. */
+	bool (*aliases_mr)(const struct sim_host *host, uint64_t addr,
+			   uint64_t length);
+};
+
+/* Registers a model; ends its file. */
+#define SIM_MODEL(model)                                                       \
+	static const struct sim_model *const model##_entry                     \
+		__attribute__((used, section("sim_models"))) = &(model)
+
+const struct sim_model *sim_model_of(const struct sim_host *host);
+const char *sim_model_default(void);
+
+/* Parse a model text into `host`; on failure `error` names the word. */
+int sim_model_apply(struct sim_host *host, uint32_t index, const char *text,
+		    char error[SIM_ERROR_MAX]);
+
+/* Join both ends of the cable: a port is ACTIVE when both ends can be. */
+void sim_model_cable(struct sim_host host[SIM_HOST_COUNT]);
+
+/* Set GID `index` of a host to the IPv4-mapped form of 127.0.0.(1 + n), for
+ * n = 0 … count - 1, from `first` on. */
+void sim_model_loopback_gids(struct sim_host *host, int first, int count);
+
+/* Value of knob number i: an index into its words, or the number itself. */
+static inline int32_t sim_knob(const struct sim_host *host, int i)
+{
+	return host->knob[i];
+}
+
+#endif

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/* Posting: check a work request, write it into its ring, start delivery. */
+#include "sim/core.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "sim/diag.h"
+
+static uint32_t frames_of(const struct sim_model *model, uint64_t len)
+{
+	if (!model->frame_bytes)
+		return 0;
+	return len ? (uint32_t)((len + model->frame_bytes - 1) /
+				model->frame_bytes)
+		   : 1;
+}
+
+static uint64_t length_of(const struct ibv_sge *sge, int count)
+{
+	uint64_t total = 0;
+
+	for (int i = 0; i < count; i++)
+		total += sge[i].length;
+	return total;
+}
+
+static bool has_room(const struct sim_ring *ring, uint32_t frames)
+{
+	uint32_t used = ring->tail - ring->done;
+
+	/* A request may complete before it leaves (R21, knob), so that its
+	 * slot looks free: the ring itself must have room, too. */
+	if (used >= ring->depth || ring->tail - ring->head >= ring->size)
+		return false;
+	return !ring->frame_budget ||
+	       ring->frames_posted - ring->frames_done + frames <=
+		       ring->frame_budget;
+}
+
+static void put_sges(struct sim_wqe *wqe, const struct ibv_sge *sge, int count)
+{
+	struct sim_sge *out = sim_wqe_sge(wqe);
+
+	for (int i = 0; i < count; i++) {
+		out[i].addr = sge[i].addr;
+		out[i].length = sge[i].length;
+		out[i].lkey = sge[i].lkey;
+	}
+	wqe->num_sge = (uint8_t)count;
+}
+
+/* Inline data is taken now; its buffer is the program's again at return. */
+static void put_inline(struct sim_wqe *wqe, const struct ibv_sge *sge,
+		       int count)
+{
+	char *out = (char *)(wqe + 1);
+
+	for (int i = 0; i < count; i++) {
+		memcpy(out, (void *)(uintptr_t)sge[i].addr, sge[i].length);
+		out += sge[i].length;
+	}
+	wqe->flags |= SIM_WQE_INLINE;
+	wqe->num_sge = 0;
+}
+
+static int refuse_state(const struct sim_model *model,
+			const struct sim_qp *qp, bool is_recv)
+{
+	static const char *const states[] = {"RESET", "INIT", "RTR", "RTS",
+					     "SQD", "SQE", "ERR"};
+	uint32_t state = atomic_load(&qp->state);
+
+	sim_diag(model->name,
+		 is_recv ? "R28, 5.1: state for post_recv"
+			 : "5.1: state for post_send",
+		 "post_%s refused on qp 0x%x: state %s",
+		 is_recv ? "recv" : "send", qp->qp_num,
+		 state < sizeof(states) / sizeof(*states) ? states[state]
+							  : "unknown");
+	return is_recv ? model->errno_recv_state : model->errno_send_state;
+}
+
+static int refuse_full(const struct sim_model *model, const struct sim_qp *qp,
+		       uint32_t frames, bool is_recv)
+{
+	const struct sim_ring *ring = is_recv ? &qp->rq : &qp->sq;
+
+	sim_diag(model->name,
+		 is_recv ? "R13, 5.7: receive queue full"
+			 : "R11, 5.7: send queue full",
+		 "post_%s refused on qp 0x%x: %u requests (%u frames) "
+		 "outstanding of %u (%u), %u frames more asked",
+		 is_recv ? "recv" : "send", qp->qp_num,
+		 ring->tail - ring->done,
+		 ring->frames_posted - ring->frames_done, ring->depth,
+		 ring->frame_budget, frames);
+	return is_recv ? model->errno_recv_full : model->errno_send_full;
+}
+
+/* 0 or the errno to return; the caller holds the send lock. */
+static int check_send(struct sim_world *w, struct sim_qp *qp,
+		      const struct ibv_send_wr *wr, uint64_t len)
+{
+	struct sim_host *host = sim_host_of(w, qp->object.host);
+	const struct sim_model *model = sim_model_of(host);
+	uint32_t state = atomic_load(&qp->state);
+	int rc;
+
+	if (state < IBV_QPS_RTS)
+		return refuse_state(model, qp, false);
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->cap.max_send_sge) {
+		sim_diag(model->name, "3.3: num_sge over the granted cap",
+			 "post_send refused on qp 0x%x: %d sges, %u granted",
+			 qp->qp_num, wr->num_sge, qp->cap.max_send_sge);
+		return model->errno_send_sge;
+	}
+	if ((wr->send_flags & IBV_SEND_INLINE) &&
+	    len > qp->cap.max_inline_data) {
+		sim_diag(model->name, "R25, 3.3: inline over the granted cap",
+			 "post_send refused on qp 0x%x: %llu inline bytes, %u "
+			 "granted", qp->qp_num, (unsigned long long)len,
+			 qp->cap.max_inline_data);
+		return model->errno_inline;
+	}
+	rc = model->check_send(host, qp, wr, len);
+	if (rc)
+		return -rc;
+	if (!has_room(&qp->sq, frames_of(model, len)))
+		return refuse_full(model, qp, frames_of(model, len), false);
+	return 0;
+}
+
+static void put_send(struct sim_world *w, struct sim_qp *qp,
+		     const struct ibv_send_wr *wr, uint64_t len)
+{
+	struct sim_ring *ring = &qp->sq;
+	struct sim_wqe *wqe = sim_wqe_at(w, ring, ring->tail);
+
+	memset(wqe, 0, sizeof(*wqe));
+	wqe->wr_id = wr->wr_id;
+	wqe->opcode = (uint8_t)wr->opcode;
+	wqe->len = (uint32_t)len;
+	wqe->imm = wr->imm_data;
+	if (qp->sq_sig_all || (wr->send_flags & IBV_SEND_SIGNALED))
+		wqe->flags |= SIM_WQE_SIGNALED;
+	if (wr->send_flags & IBV_SEND_SOLICITED)
+		wqe->flags |= SIM_WQE_SOLICITED;
+	if (wr->send_flags & IBV_SEND_INLINE)
+		put_inline(wqe, wr->sg_list, wr->num_sge);
+	else
+		put_sges(wqe, wr->sg_list, wr->num_sge);
+	ring->frames_posted += frames_of(
+		sim_model_of(sim_host_of(w, qp->object.host)), len);
+	wqe->frames_end = ring->frames_posted;
+	atomic_store_explicit(&ring->tail, ring->tail + 1,
+			      memory_order_release);
+}
+
+int sim_post_send(struct sim_ctx *ctx, struct sim_qp *qp,
+		  struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct sim_world *w = ctx->world;
+	int rc = 0;
+
+	sim_lock(&qp->sq_lock);
+	for (; wr; wr = wr->next) {
+		uint64_t len = length_of(wr->sg_list,
+					 wr->num_sge > 0 ? wr->num_sge : 0);
+
+		rc = check_send(w, qp, wr, len);
+		if (rc)
+			break;
+		put_send(w, qp, wr, len);
+	}
+	sim_unlock(&qp->sq_lock);
+	if (rc)
+		*bad = wr;
+	sim_send_progress(w, qp);
+	return rc;
+}
+
+/* 0 or the errno to return; the caller holds the receive lock. */
+static int check_recv(struct sim_world *w, struct sim_qp *qp,
+		      const struct ibv_recv_wr *wr, uint32_t frames,
+		      bool *is_over)
+{
+	struct sim_host *host = sim_host_of(w, qp->object.host);
+	const struct sim_model *model = sim_model_of(host);
+	uint32_t state = atomic_load(&qp->state);
+	bool shares = model->budget_is_ports && model->budget_is_ports(host);
+
+	if (state < model->recv_from(host))
+		return refuse_state(model, qp, true);
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->cap.max_recv_sge) {
+		sim_diag(model->name, "3.3: num_sge over the granted cap",
+			 "post_recv refused on qp 0x%x: %d sges, %u granted",
+			 qp->qp_num, wr->num_sge, qp->cap.max_recv_sge);
+		return model->errno_recv_sge;
+	}
+	if (qp->rq.tail - qp->rq.done >= qp->rq.size)
+		return refuse_full(model, qp, frames, true);
+	*is_over = !has_room(&qp->rq, frames) ||
+		   (shares && atomic_load(&host->frames_posted) + frames >
+				      qp->rq.frame_budget);
+	if (*is_over &&
+	    !(model->takes_over_budget && model->takes_over_budget(host)))
+		return refuse_full(model, qp, frames, true);
+	return 0;
+}
+
+static void put_recv(struct sim_world *w, struct sim_qp *qp,
+		     const struct ibv_recv_wr *wr, uint32_t frames,
+		     bool is_over)
+{
+	struct sim_ring *ring = &qp->rq;
+	struct sim_wqe *wqe = sim_wqe_at(w, ring, ring->tail);
+
+	memset(wqe, 0, sizeof(*wqe));
+	wqe->wr_id = wr->wr_id;
+	wqe->len = (uint32_t)length_of(wr->sg_list, wr->num_sge);
+	if (is_over)
+		wqe->flags |= SIM_WQE_OVER_BUDGET;
+	put_sges(wqe, wr->sg_list, wr->num_sge);
+	ring->frames_posted += frames;
+	wqe->frames_end = ring->frames_posted;
+	if (frames)
+		atomic_fetch_add(
+			&sim_host_of(w, qp->object.host)->frames_posted,
+			frames);
+	atomic_store_explicit(&ring->tail, ring->tail + 1,
+			      memory_order_release);
+}
+
+int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
+		  struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct sim_world *w = ctx->world;
+	const struct sim_model *model =
+		sim_model_of(sim_host_of(w, ctx->host));
+	int rc = 0;
+
+	sim_lock(&qp->rq_lock);
+	for (; wr; wr = wr->next) {
+		int n = wr->num_sge > 0 ? wr->num_sge : 0;
+		uint32_t frames = frames_of(model, length_of(wr->sg_list, n));
+		bool is_over = false;
+
+		rc = check_recv(w, qp, wr, frames, &is_over);
+		if (rc)
+			break;
+		put_recv(w, qp, wr, frames, is_over);
+	}
+	if (atomic_load(&qp->state) == IBV_QPS_ERR)
+		sim_rq_flush(w, qp);
+	sim_unlock(&qp->rq_lock);
+	if (rc)
+		*bad = wr;
+	sim_kick_sender(w, qp);
+	return rc;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The door of sim: worlds, device models and the fault taps.
+ *
+ * A world is everything an emulated fabric knows: two hosts, their devices,
+ * the cable between them, and every object that programs made on them. It is
+ * one memory segment, private to a process or shared under a name.
+ *
+ * Unless a function says otherwise: it returns 0 or a negative errno, prints
+ * nothing, and may be called from any thread.
+ */
+#ifndef SIM_SIM_H
+#define SIM_SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "sim/sites.h"
+
+#define SIM_HOST_COUNT 2
+#define SIM_FAULT_MAX 64
+#define SIM_FAULT_ID_MAX 16
+#define SIM_NAME_MAX 64
+#define SIM_ERROR_MAX 256
+#define SIM_NO_LIMIT UINT64_MAX
+
+struct sim_world;
+
+/*
+ * One armed line of a plan, in the world. The first part is what the plan
+ * said and never changes; the counters are moved by the taps of every process.
+ */
+struct sim_fault {
+	char id[SIM_FAULT_ID_MAX];
+	uint8_t host;	 /* 0 = a, 1 = b */
+	uint8_t site;	 /* enum sim_site */
+	uint8_t effect;	 /* enum sim_effect */
+	int8_t after;	 /* index of the line that must have fired, or -1 */
+	uint32_t object; /* queue pair ordinal on its host, or enum sim_call */
+	uint64_t first;	 /* event ordinal, or byte offset in a stream */
+	uint64_t last;	 /* inclusive; SIM_NO_LIMIT = open */
+	uint64_t every;	 /* 1 = each event from first to last */
+	uint64_t times;	 /* how often it may fire; SIM_NO_LIMIT = no limit */
+	uint64_t at;	 /* CORRUPT, SET: byte; TRUNC: length */
+	uint32_t value;	 /* CORRUPT, FLIP: xor; SET: byte; FAIL: errno */
+	uint32_t reserved;
+
+	_Atomic uint64_t reached;   /* events seen at the site */
+	_Atomic uint64_t matched;   /* of those, claimed by this line */
+	_Atomic uint64_t fired;	    /* of those, struck */
+	_Atomic uint64_t effective; /* of those, observably changed */
+	_Atomic uint64_t fired_at;  /* 1 + ordinal of the first strike, 0 none */
+};
+
+struct sim_world_config {
+	const char *name;		   /* NULL: private to this process */
+	const char *model[SIM_HOST_COUNT]; /* "apple-tb,mr_flags=strict" */
+	int host;	  /* 0: the emptiest host; else 1 = a, 2 = b */
+	bool is_observer; /* watches; owns no objects */
+	bool is_passive;  /* only reads the plan: joins an existing world,
+			   * without a place among its processes */
+};
+
+/*
+ * Open the world: create it, or join it when it exists. A NULL model means
+ * "what the world has", and the default model when it is created. On failure
+ * `error` holds one line naming what and where: -EINVAL bad name, model or
+ * knob; -EEXIST the world runs another model; -EPERM it belongs to another
+ * user; -ENOSPC no room in /dev/shm; -EUSERS too many processes.
+ */
+int sim_world_open(const struct sim_world_config *config,
+		   struct sim_world **world, char error[SIM_ERROR_MAX]);
+
+/* Leave; the last one out removes the segment. Frees `world`. */
+void sim_world_close(struct sim_world *world);
+
+/* The model of a host, as given ("apple-tb,mr_flags=strict"); lives as long
+ * as the world. */
+const char *sim_world_model(const struct sim_world *world, int host);
+
+/* Processes in the world, observers and this one included. */
+int sim_world_process_count(struct sim_world *world);
+
+/* An observer is done. True for the last one in the world to say so, which is
+ * then the one to report on the plan. */
+bool sim_world_retire(struct sim_world *world);
+
+/* The host this process is on: what it asked for, or was given on entry. */
+int sim_world_host(const struct sim_world *world);
+
+/* Free whatever a dead process left; `pid` 0 means every dead process. */
+void sim_world_reap(struct sim_world *world, pid_t pid);
+
+/* Live objects of all kinds, for ledgers: PD + MR + CQ + QP + channel. */
+int sim_world_object_count(struct sim_world *world);
+
+/*
+ * Arm the lines of a plan. Only once in a world's life and before any queue
+ * pair exists, so that ordinals mean the same in each run: -EBUSY otherwise.
+ */
+int sim_world_arm(struct sim_world *world, const struct sim_fault *faults,
+		  int count, const char *plan_text);
+
+/* The armed lines and their counters; valid until the world is closed. */
+struct sim_fault *sim_world_faults(struct sim_world *world, int *count);
+
+/* The canonical text that was armed, "" when none. */
+const char *sim_world_plan(const struct sim_world *world);
+
+/*
+ * Make this world the one that verbs called from this process act on. Without
+ * it the first verbs call joins the world that VERBENA_WORLD names. NULL undoes
+ * it. Not thread-safe; for tests.
+ */
+void sim_world_use(struct sim_world *world);
+
+/* The host that verbs called from this thread act on (tests: one thread per
+ * endpoint); -1 returns to the process's host. */
+void sim_host_set(int host);
+
+/*
+ * Ask the taps about bytes [offset, offset + len) of a bootstrap stream and
+ * apply flips to them in place. Returns how many bytes may pass before a line
+ * ends or stalls the stream (len when none does); *stop then says which.
+ */
+size_t sim_tap_stream(struct sim_world *world, int host, enum sim_site site,
+		      uint64_t offset, uint8_t *bytes, size_t len,
+		      enum sim_effect *stop);
+
+/* One row of `verbena models`. */
+struct sim_knob {
+	const char *name;
+	/* "any|strict", the default first; "#10": a number, default 10. */
+	const char *values;
+	const char *rule; /* row ids in the spec */
+	const char *what;
+};
+
+struct sim_model_info {
+	const char *name;
+	const char *what;
+	const struct sim_knob *knobs;
+	int knob_count;
+};
+
+/* The i-th model in order of rank; false past the end. */
+bool sim_model_info(int i, struct sim_model_info *info);
+
+/* Nanoseconds of CLOCK_MONOTONIC; the only clock of sim. */
+uint64_t sim_now_ns(void);
+
+#endif

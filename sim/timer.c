@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A thread that runs this process's timers while the program sleeps on a
+ * completion channel. Started on first need; a program that polls, and a
+ * deterministic run, never have one.
+ */
+#include "sim/core.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wake;
+static pthread_t thread;
+static bool is_running;
+static bool is_stopping;
+static bool is_kicked; /* there may be an earlier deadline */
+
+/* Run what is due; the moment of what comes next, SIM_NO_LIMIT for nothing. */
+static uint64_t run_due(struct sim_world *w)
+{
+	uint64_t now = sim_now_ns();
+	uint64_t next = SIM_NO_LIMIT;
+
+	for (uint32_t i = 0; i < SIM_CQ_MAX; i++) {
+		struct sim_cq *cq = &w->seg->cq[i];
+		uint64_t due;
+
+		if (cq->object.proc != w->proc ||
+		    !atomic_load(&cq->object.handle))
+			continue;
+		if (atomic_load(&cq->deadline_ns) <= now)
+			sim_run_timers(w, cq, now);
+		due = atomic_load(&cq->deadline_ns);
+		next = due < next ? due : next;
+	}
+	return next;
+}
+
+static void *run(void *arg)
+{
+	struct sim_world *w = arg;
+
+	pthread_mutex_lock(&lock);
+	while (!is_stopping) {
+		uint64_t due;
+
+		is_kicked = false;
+		pthread_mutex_unlock(&lock);
+		due = run_due(w);
+		pthread_mutex_lock(&lock);
+		if (is_stopping || is_kicked)
+			continue;
+		if (due == SIM_NO_LIMIT) {
+			pthread_cond_wait(&wake, &lock);
+		} else {
+			struct timespec until = {
+				.tv_sec = (time_t)(due / 1000000000u),
+				.tv_nsec = (long)(due % 1000000000u),
+			};
+			pthread_cond_timedwait(&wake, &lock, &until);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+void sim_timer_start(struct sim_world *w)
+{
+	sigset_t all, old;
+	pthread_condattr_t attr;
+
+	pthread_mutex_lock(&lock);
+	is_kicked = true;
+	if (is_running) {
+		pthread_cond_signal(&wake);
+	} else {
+		pthread_condattr_init(&attr);
+		pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+		pthread_cond_init(&wake, &attr);
+		pthread_condattr_destroy(&attr);
+		/* The program's signals are for its own threads. */
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &old);
+		is_stopping = false;
+		is_running = pthread_create(&thread, NULL, run, w) == 0;
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void sim_timer_stop(void)
+{
+	pthread_mutex_lock(&lock);
+	if (!is_running) {
+		pthread_mutex_unlock(&lock);
+		return;
+	}
+	is_stopping = true;
+	pthread_cond_signal(&wake);
+	pthread_mutex_unlock(&lock);
+	pthread_join(thread, NULL);
+	is_running = false;
+}

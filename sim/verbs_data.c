@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* The data path and its events. */
+#include "sim/verbs_front.h"
+
+#include <sys/socket.h>
+#include <sys/types.h>
+
+int front_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
+		    struct ibv_send_wr **bad)
+{
+	struct sim_ctx *ctx = ctx_of(qp->context);
+	struct sim_qp *inner = sim_qp_mine(ctx->world, qp->handle);
+	int error = front_tap(qp->context, SIM_CALL_POST_SEND);
+
+	if (!error && inner)
+		return sim_post_send(ctx, inner, wr, bad);
+	*bad = wr;
+	return error ? error : EINVAL;
+}
+
+int front_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
+		    struct ibv_recv_wr **bad)
+{
+	struct sim_ctx *ctx = ctx_of(qp->context);
+	struct sim_qp *inner = sim_qp_mine(ctx->world, qp->handle);
+	int error = front_tap(qp->context, SIM_CALL_POST_RECV);
+
+	if (!error && inner)
+		return sim_post_recv(ctx, inner, wr, bad);
+	*bad = wr;
+	return error ? error : EINVAL;
+}
+
+int front_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc)
+{
+	struct sim_ctx *ctx = ctx_of(cq->context);
+	struct sim_cq *inner = sim_cq_mine(ctx->world, cq->handle);
+
+	if (!inner || count < 0)
+		return -EINVAL;
+	/* Empty polls are not events: how many there are is chance. */
+	if (!sim_cq_is_empty(inner)) {
+		int error = front_tap(cq->context, SIM_CALL_POLL_CQ);
+
+		if (error)
+			return -error;
+	}
+	return sim_cq_poll(ctx, inner, count, wc);
+}
+
+int front_req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+	struct sim_ctx *ctx = ctx_of(cq->context);
+	struct sim_cq *inner = sim_cq_mine(ctx->world, cq->handle);
+	int error = front_tap(cq->context, SIM_CALL_REQ_NOTIFY_CQ);
+
+	if (error)
+		return error;
+	if (!inner)
+		return EINVAL;
+	sim_cq_arm(ctx, inner, solicited_only != 0);
+	return 0;
+}
+
+/* The queue an event was sent for, unless it was destroyed meanwhile. */
+static struct ibv_cq *live_cq(struct sim_world *w, uint64_t cookie)
+{
+	for (uint32_t i = 0; i < SIM_CQ_MAX; i++) {
+		struct sim_cq *cq = &w->seg->cq[i];
+
+		if (cq->object.proc == w->proc &&
+		    atomic_load(&cq->object.handle) && cq->cookie == cookie)
+			return (struct ibv_cq *)(uintptr_t)cookie;
+	}
+	return NULL;
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq,
+		     void **cq_context)
+{
+	struct sim_ctx *ctx = ctx_of(channel->context);
+	struct ibv_cq *found = NULL;
+
+	while (!found) {
+		uint64_t cookie;
+		ssize_t got = recv(channel->fd, &cookie, sizeof(cookie), 0);
+
+		if (got < 0)
+			return -1;
+		if (got == sizeof(cookie))
+			found = live_cq(ctx->world, cookie);
+	}
+	pthread_mutex_lock(&found->mutex);
+	((struct front_cq *)found)->events_delivered++;
+	pthread_mutex_unlock(&found->mutex);
+	*cq = found;
+	*cq_context = found->cq_context;
+	return 0;
+}
+
+void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int count)
+{
+	pthread_mutex_lock(&cq->mutex);
+	cq->comp_events_completed += count;
+	pthread_cond_signal(&cq->cond);
+	pthread_mutex_unlock(&cq->mutex);
+}
+
+/* The devices of this version raise no asynchronous events (R45); the
+ * descriptor is real, and a reader waits as long as it likes. */
+int ibv_get_async_event(struct ibv_context *context,
+			struct ibv_async_event *event)
+{
+	uint64_t record[2];
+
+	if (recv(context->async_fd, record, sizeof(record), 0) < 0)
+		return -1;
+	event->element.port_num = (int)record[0];
+	event->event_type = (enum ibv_event_type)record[1];
+	return 0;
+}
+
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+	(void)event;
+}

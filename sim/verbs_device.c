@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* The device list, and opening and closing a device. */
+#define _GNU_SOURCE
+#include "sim/verbs_front.h"
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct front_device devices[SIM_HOST_COUNT];
+
+/* The same pointer for the same device, as long as the process lives. */
+static struct front_device *device_of(struct sim_world *w, uint32_t host)
+{
+	const struct sim_model *model = sim_model_of(sim_host_of(w, host));
+	struct front_device *front = &devices[host];
+
+	pthread_mutex_lock(&lock);
+	memset(front, 0, sizeof(*front));
+	front->foreign_ops = &devices; /* nobody's operations */
+	front->host = host;
+	front->device.node_type = (enum ibv_node_type)model->node_type;
+	front->device.transport_type =
+		(enum ibv_transport_type)model->transport_type;
+	snprintf(front->device.name, sizeof(front->device.name), "%s",
+		 model->device_name);
+	snprintf(front->device.dev_name, sizeof(front->device.dev_name),
+		 "uverbs0");
+	snprintf(front->device.dev_path, sizeof(front->device.dev_path),
+		 "/sys/class/infiniband_verbs/uverbs0");
+	snprintf(front->device.ibdev_path, sizeof(front->device.ibdev_path),
+		 "/sys/class/infiniband/%s", model->device_name);
+	pthread_mutex_unlock(&lock);
+	return front;
+}
+
+struct ibv_device **ibv_get_device_list(int *num_devices)
+{
+	struct sim_world *w = sim_self();
+	struct ibv_device **list;
+	struct sim_ctx ctx = {.world = w};
+	int error;
+
+	if (num_devices)
+		*num_devices = 0;
+	if (!w)
+		return NULL;
+	ctx.host = (uint32_t)sim_self_host(w);
+	error = sim_tap_call(&ctx, SIM_CALL_GET_DEVICE_LIST);
+	if (error)
+		return fail_ptr(-error);
+	list = calloc(2, sizeof(*list));
+	if (!list)
+		return fail_ptr(-ENOMEM);
+	list[0] = &device_of(w, ctx.host)->device;
+	if (num_devices)
+		*num_devices = 1;
+	return list;
+}
+
+void ibv_free_device_list(struct ibv_device **list)
+{
+	free(list);
+}
+
+const char *ibv_get_device_name(struct ibv_device *device)
+{
+	return device->name;
+}
+
+__be64 ibv_get_device_guid(struct ibv_device *device)
+{
+	struct sim_world *w = sim_self();
+	uint32_t host = ((struct front_device *)device)->host;
+
+	return w ? htobe64(sim_host_of(w, host)->guid) : 0;
+}
+
+/* Needs netlink; -1 says that the kernel cannot tell. */
+int ibv_get_device_index(struct ibv_device *device)
+{
+	(void)device;
+	return -1;
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	struct sim_world *w = sim_self();
+	struct front_context *front;
+	struct ibv_context *context;
+	int error, rc;
+
+	if (!w)
+		return NULL;
+	front = calloc(1, sizeof(*front));
+	if (!front)
+		return fail_ptr(-ENOMEM);
+	front->sim.world = w;
+	front->sim.host = ((struct front_device *)device)->host;
+	context = &front->verbs.context;
+	error = front_tap(context, SIM_CALL_OPEN_DEVICE);
+	rc = error ? -error
+		   : sim_channel_create(&front->sim, &front->async_channel,
+					&context->async_fd);
+	if (rc) {
+		free(front);
+		return fail_ptr(rc);
+	}
+	front->verbs.sz = sizeof(front->verbs);
+	context->abi_compat = (void *)UINTPTR_MAX; /* extended */
+	context->device = device;
+	context->num_comp_vectors = 1;
+	/* No kernel behind us; a real descriptor that answers nothing. */
+	context->cmd_fd = context->async_fd;
+	pthread_mutex_init(&context->mutex, NULL);
+	front_fill_ops(front);
+	return context;
+}
+
+int ibv_close_device(struct ibv_context *context)
+{
+	struct front_context *front = front_of(context);
+
+	sim_channel_destroy(&front->sim, front->async_channel);
+	close(context->async_fd);
+	pthread_mutex_destroy(&context->mutex);
+	free(front);
+	return 0;
+}
+
+struct ibv_context *ibv_import_device(int cmd_fd)
+{
+	(void)cmd_fd;
+	return fail_ptr(-EOPNOTSUPP);
+}
+
+/* The world copies on the far side's behalf, so fork needs no care. */
+int ibv_fork_init(void)
+{
+	return 0;
+}
+
+enum ibv_fork_status ibv_is_fork_initialized(void)
+{
+	return IBV_FORK_UNNEEDED;
+}
+
+int ibv_dontfork_range(void *base, size_t size);
+int ibv_dofork_range(void *base, size_t size);
+
+int ibv_dontfork_range(void *base, size_t size)
+{
+	(void)base;
+	(void)size;
+	return 0;
+}
+
+int ibv_dofork_range(void *base, size_t size)
+{
+	(void)base;
+	(void)size;
+	return 0;
+}

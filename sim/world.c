@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Worlds: create, join, leave, and take over from processes that died.
+ *
+ * A shared world is one file in /dev/shm. Whoever joins or leaves holds a
+ * flock on it, which the kernel drops when its holder dies; the last one out
+ * removes the file, and one who finds only dead members starts it afresh.
+ */
+#define _GNU_SOURCE
+#include "sim/world.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sim/model.h"
+
+#define MAGIC	    0x31616e6562726556ull /* "Verbena1" */
+#define SHM_PREFIX  "/dev/shm/verbena."
+#define HIGH_FD	    900 /* out of the way of the program's own */
+#define JOIN_ROUNDS 100
+
+static size_t segment_bytes(void)
+{
+	size_t page = 4096;
+
+	return (sizeof(struct sim_segment) + page - 1) / page * page +
+	       SIM_ARENA_BYTES;
+}
+
+void sim_mutex_init(pthread_mutex_t *mutex)
+{
+	pthread_mutexattr_t attr;
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+	pthread_mutex_init(mutex, &attr);
+	pthread_mutexattr_destroy(&attr);
+}
+
+void sim_lock(pthread_mutex_t *mutex)
+{
+	if (pthread_mutex_lock(mutex) == EOWNERDEAD)
+		pthread_mutex_consistent(mutex);
+}
+
+void sim_unlock(pthread_mutex_t *mutex)
+{
+	pthread_mutex_unlock(mutex);
+}
+
+/* Field 22 of /proc/PID/stat: with the pid it names one process for ever. */
+static uint64_t start_time_of(pid_t pid)
+{
+	char path[64], text[1024];
+	uint64_t start = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	size_t got = fread(text, 1, sizeof(text) - 1, file);
+	text[got] = 0;
+	fclose(file);
+	/* The name in field 2 may hold anything; fields 3.. follow its ')'. */
+	char *at = strrchr(text, ')');
+	if (!at || at[1] != ' ')
+		return 0;
+	/* A zombie no longer runs: its memory and its promises are gone. */
+	if (at[2] == 'Z' || at[2] == 'X')
+		return 0;
+	for (int field = 2; at && field < 22; field++)
+		at = strchr(at + 1, ' ');
+	if (at)
+		start = strtoull(at + 1, NULL, 10);
+	return start;
+}
+
+bool sim_proc_is_alive(const struct sim_proc *proc)
+{
+	if (kill(proc->pid, 0) != 0 && errno == ESRCH)
+		return false;
+	return start_time_of(proc->pid) == proc->start_time;
+}
+
+static int count_live(struct sim_segment *seg, bool with_observers)
+{
+	int count = 0;
+
+	for (int i = 0; i < SIM_PROC_MAX; i++)
+		if (seg->proc[i].life == SIM_LIVE &&
+		    (with_observers || !seg->proc[i].is_observer))
+			count++;
+	return count;
+}
+
+void sim_world_reap(struct sim_world *w, pid_t pid)
+{
+	for (uint32_t i = 1; i < SIM_PROC_MAX; i++) {
+		struct sim_proc *proc = &w->seg->proc[i];
+
+		if (proc->life != SIM_LIVE || i == w->proc)
+			continue;
+		if (pid && proc->pid != pid)
+			continue;
+		if (sim_proc_is_alive(proc))
+			continue;
+		/* One reaper each: whoever changes the state. A reaper that
+		 * dies leaves the slot to the world's next fresh start. */
+		uint32_t live = SIM_LIVE;
+		if (!atomic_compare_exchange_strong(&proc->life, &live,
+						    SIM_REAPING))
+			continue;
+		sim_proc_reap_objects(w, i);
+		atomic_store(&proc->life, SIM_FREE);
+	}
+}
+
+static bool is_name_ok(const char *name)
+{
+	size_t len = strlen(name);
+
+	if (len == 0 || len > SIM_NAME_MAX - 1 || name[0] == '.')
+		return false;
+	return strspn(name, "abcdefghijklmnopqrstuvwxyz"
+			    "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == len;
+}
+
+static void init_tables(struct sim_segment *seg)
+{
+	for (int i = 0; i < SIM_CQ_MAX; i++)
+		sim_mutex_init(&seg->cq[i].lock);
+	for (int i = 0; i < SIM_QP_MAX; i++) {
+		sim_mutex_init(&seg->qp[i].sq_lock);
+		sim_mutex_init(&seg->qp[i].rq_lock);
+	}
+}
+
+static int init_segment(struct sim_world *w,
+			const struct sim_world_config *config, char *error)
+{
+	struct sim_segment *seg = w->seg;
+
+	sim_mutex_init(&seg->lock);
+	init_tables(seg);
+	seg->bytes = segment_bytes();
+	seg->arena_next = 4096; /* offset 0 means none */
+	if (getrandom(&seg->id, sizeof(seg->id), 0) != sizeof(seg->id))
+		seg->id = (uint64_t)getpid() << 32 ^ sim_now_ns();
+	for (int host = 0; host < SIM_HOST_COUNT; host++) {
+		const char *text = config->model[host];
+		int rc = sim_model_apply(&seg->host[host], (uint32_t)host,
+					 text ? text : sim_model_default(),
+					 error);
+		if (rc)
+			return rc;
+	}
+	sim_model_cable(seg->host);
+	atomic_thread_fence(memory_order_release);
+	seg->magic = MAGIC;
+	return 0;
+}
+
+/* A model that a joiner names must be the one that the world runs. */
+static int check_models(struct sim_world *w,
+			const struct sim_world_config *config, char *error)
+{
+	for (int host = 0; host < SIM_HOST_COUNT; host++) {
+		const char *have = w->seg->host[host].model_text;
+		const char *want = config->model[host];
+		struct sim_host parsed;
+
+		if (!want || strcmp(want, have) == 0)
+			continue;
+		memset(&parsed, 0, sizeof(parsed));
+		int rc = sim_model_apply(&parsed, (uint32_t)host, want, error);
+		if (rc)
+			return rc;
+		snprintf(error, SIM_ERROR_MAX,
+			 "world '%s' is running model '%s', not '%s'; "
+			 "join it without --model, or name another --world",
+			 w->name, have, want);
+		return -EEXIST;
+	}
+	return 0;
+}
+
+/* The host with the fewest processes of a kind, for one that names none. */
+static uint32_t next_host(struct sim_segment *seg, bool is_observer)
+{
+	int count[SIM_HOST_COUNT] = {0};
+	uint32_t best = 0;
+
+	for (int i = 1; i < SIM_PROC_MAX; i++)
+		if (seg->proc[i].life == SIM_LIVE &&
+		    seg->proc[i].is_observer == is_observer)
+			count[seg->proc[i].host]++;
+	for (uint32_t host = 1; host < SIM_HOST_COUNT; host++)
+		if (count[host] < count[best])
+			best = host;
+	return best;
+}
+
+/* Slot 0 stays empty: an object whose owner is 0 is free. */
+static int claim_proc(struct sim_world *w,
+		      const struct sim_world_config *config, char *error)
+{
+	bool is_observer = config->is_observer;
+
+	for (uint32_t i = 1; i < SIM_PROC_MAX; i++) {
+		struct sim_proc *proc = &w->seg->proc[i];
+
+		if (proc->life != SIM_FREE)
+			continue;
+		proc->pid = getpid();
+		proc->start_time = start_time_of(getpid());
+		proc->is_observer = is_observer;
+		proc->is_retired = 0;
+		proc->host = config->host ? (uint32_t)config->host - 1
+					  : next_host(w->seg, is_observer);
+		atomic_store(&proc->life, SIM_LIVE);
+		w->proc = i;
+		w->pid = getpid();
+		return 0;
+	}
+	snprintf(error, SIM_ERROR_MAX, "world '%s' is full: %d processes",
+		 w->name, SIM_PROC_MAX - 1);
+	return -EUSERS;
+}
+
+static int map_segment(struct sim_world *w, char *error)
+{
+	int flags = w->fd < 0 ? MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE
+			      : MAP_SHARED | MAP_NORESERVE;
+	void *at = mmap(NULL, segment_bytes(), PROT_READ | PROT_WRITE, flags,
+			w->fd, 0);
+
+	if (at == MAP_FAILED) {
+		snprintf(error, SIM_ERROR_MAX, "cannot map world '%s': %s",
+			 w->name, strerror(errno));
+		return -errno;
+	}
+	w->seg = at;
+	w->arena = (char *)at + segment_bytes() - SIM_ARENA_BYTES;
+	return 0;
+}
+
+static void shm_path(const char *name, char path[128])
+{
+	snprintf(path, 128, SHM_PREFIX "%s", name);
+}
+
+static int check_owner(const struct sim_world *w, const struct stat *st,
+		       char *error)
+{
+	if (!S_ISREG(st->st_mode)) {
+		snprintf(error, SIM_ERROR_MAX,
+			 SHM_PREFIX "%s is not a world of ours", w->name);
+		return -EPERM;
+	}
+	if (st->st_uid == geteuid())
+		return 0;
+	snprintf(error, SIM_ERROR_MAX,
+		 "world '%s' belongs to another user (uid %u); "
+		 "choose another name with --world",
+		 w->name, (unsigned)st->st_uid);
+	return -EPERM;
+}
+
+/* Open and lock the file of a world; -EAGAIN when it was removed meanwhile. */
+static int lock_file(struct sim_world *w, bool may_create, struct stat *st,
+		     char *error)
+{
+	int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW |
+		    (may_create ? O_CREAT : 0);
+	char path[128];
+	int fd, rc;
+
+	shm_path(w->name, path);
+	fd = open(path, flags, 0600);
+	if (fd < 0) {
+		rc = -errno;
+		if (lstat(path, st) == 0 && check_owner(w, st, error) != 0)
+			return -EPERM;
+		snprintf(error, SIM_ERROR_MAX, "cannot open %s: %s", path,
+			 strerror(-rc));
+		return rc;
+	}
+	w->fd = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
+	if (w->fd >= 0)
+		close(fd);
+	else
+		w->fd = fd; /* few descriptors allowed: a low one will do */
+	if (fstat(w->fd, st) != 0 || (rc = check_owner(w, st, error)) != 0) {
+		close(w->fd);
+		return -EPERM;
+	}
+	while (flock(w->fd, LOCK_EX) != 0 && errno == EINTR)
+		;
+	if (fstat(w->fd, st) != 0 || st->st_nlink == 0) {
+		close(w->fd);
+		return -EAGAIN;
+	}
+	return 0;
+}
+
+/* Size the file; the tables get their pages now, the arena on demand. */
+static int size_file(struct sim_world *w, char *error)
+{
+	int rc;
+
+	if (ftruncate(w->fd, 0) != 0 ||
+	    ftruncate(w->fd, (off_t)segment_bytes()) != 0)
+		rc = errno;
+	else
+		rc = posix_fallocate(
+			w->fd, 0, (off_t)(segment_bytes() - SIM_ARENA_BYTES));
+	if (rc == 0)
+		return 0;
+	snprintf(error, SIM_ERROR_MAX,
+		 "no room for world '%s' in /dev/shm: %s (it needs %llu MiB to "
+		 "start; in a container, raise --shm-size)",
+		 w->name, strerror(rc),
+		 (segment_bytes() - SIM_ARENA_BYTES) >> 20);
+	return -ENOSPC;
+}
+
+static void remove_file(struct sim_world *w)
+{
+	char path[128];
+
+	shm_path(w->name, path);
+	unlink(path);
+}
+
+/* With the lock held: create, join, or start afresh after a crash. */
+static int enter(struct sim_world *w, const struct sim_world_config *config,
+		 const struct stat *st, char *error)
+{
+	bool is_new = st->st_size == 0;
+	int rc;
+
+	if (!is_new && (size_t)st->st_size != segment_bytes()) {
+		snprintf(error, SIM_ERROR_MAX,
+			 "world '%s' was made by another version of verbena; "
+			 "end its programs or name another --world", w->name);
+		return -EEXIST;
+	}
+	if (!is_new) {
+		rc = map_segment(w, error);
+		if (rc)
+			return rc;
+		if (w->seg->magic == MAGIC) {
+			w->proc = 0;
+			sim_world_reap(w, 0);
+		}
+		if (w->seg->magic == MAGIC && count_live(w->seg, true) > 0)
+			return check_models(w, config, error);
+		munmap(w->seg, segment_bytes());
+		w->seg = NULL;
+	}
+	rc = size_file(w, error);
+	if (rc == 0)
+		rc = map_segment(w, error);
+	if (rc == 0)
+		rc = init_segment(w, config, error);
+	if (rc)
+		remove_file(w);
+	return rc;
+}
+
+static int open_shared(struct sim_world *w,
+		       const struct sim_world_config *config, char *error)
+{
+	struct stat st;
+	int rc = -EAGAIN;
+
+	if (!is_name_ok(config->name)) {
+		snprintf(error, SIM_ERROR_MAX,
+			 "bad world name '%.80s': letters, digits, '.', '_' and "
+			 "'-', at most %d, not starting with '.'",
+			 config->name, SIM_NAME_MAX - 1);
+		return -EINVAL;
+	}
+	snprintf(w->name, sizeof(w->name), "%s", config->name);
+	for (int i = 0; rc == -EAGAIN && i < JOIN_ROUNDS; i++)
+		rc = lock_file(w, !config->is_passive, &st, error);
+	if (rc)
+		return rc;
+	rc = enter(w, config, &st, error);
+	if (rc == 0 && !config->is_passive)
+		rc = claim_proc(w, config, error);
+	flock(w->fd, LOCK_UN);
+	if (rc)
+		close(w->fd);
+	return rc;
+}
+
+int sim_world_open(const struct sim_world_config *config,
+		   struct sim_world **world, char error[SIM_ERROR_MAX])
+{
+	struct sim_world *w = calloc(1, sizeof(*w));
+	int rc;
+
+	if (!w)
+		return -ENOMEM;
+	w->fd = -1;
+	w->notify_fd = -1;
+	if (config->name) {
+		rc = open_shared(w, config, error);
+	} else {
+		rc = map_segment(w, error);
+		if (rc == 0)
+			rc = init_segment(w, config, error);
+		if (rc == 0)
+			rc = claim_proc(w, config, error);
+	}
+	if (rc) {
+		if (w->seg)
+			munmap(w->seg, segment_bytes());
+		free(w);
+		return rc;
+	}
+	/* Peers copy to and from our memory; Yama asks us to allow it. */
+	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+	*world = w;
+	return 0;
+}
+
+void sim_world_close(struct sim_world *w)
+{
+	if (w->fd >= 0)
+		while (flock(w->fd, LOCK_EX) != 0 && errno == EINTR)
+			;
+	/* A passive one has no slot. In a fork's child the objects are the parent's, not ours to end. */
+	if (w->proc && w->pid == getpid()) {
+		sim_proc_reap_objects(w, w->proc);
+		atomic_store(&w->seg->proc[w->proc].life, SIM_FREE);
+		if (w->fd >= 0) {
+			sim_world_reap(w, 0);
+			if (count_live(w->seg, true) == 0)
+				remove_file(w);
+		}
+	}
+	if (w->fd >= 0) {
+		flock(w->fd, LOCK_UN);
+		close(w->fd);
+	}
+	if (w->notify_fd >= 0)
+		close(w->notify_fd);
+	munmap(w->seg, segment_bytes());
+	free(w);
+}
+
+const char *sim_world_model(const struct sim_world *w, int host)
+{
+	return w->seg->host[host].model_text;
+}
+
+int sim_world_process_count(struct sim_world *w)
+{
+	return count_live(w->seg, true);
+}
+
+bool sim_world_retire(struct sim_world *w)
+{
+	bool is_last = true;
+
+	sim_world_reap(w, 0);
+	sim_lock(&w->seg->lock);
+	w->seg->proc[w->proc].is_retired = 1;
+	for (int i = 1; i < SIM_PROC_MAX; i++) {
+		struct sim_proc *proc = &w->seg->proc[i];
+
+		if (proc->life == SIM_LIVE && proc->is_observer &&
+		    !proc->is_retired)
+			is_last = false;
+	}
+	sim_unlock(&w->seg->lock);
+	return is_last;
+}
+
+int sim_world_host(const struct sim_world *w)
+{
+	return (int)w->seg->proc[w->proc].host;
+}
+
+int sim_world_arm(struct sim_world *w, const struct sim_fault *faults,
+		  int count, const char *plan_text)
+{
+	struct sim_segment *seg = w->seg;
+
+	if (count > SIM_FAULT_MAX || strlen(plan_text) >= SIM_PLAN_MAX)
+		return -E2BIG;
+	sim_lock(&seg->lock);
+	for (int host = 0; host < SIM_HOST_COUNT; host++)
+		if (seg->is_armed || seg->host[host].qp_ordinal) {
+			sim_unlock(&seg->lock);
+			return -EBUSY;
+		}
+	memcpy(seg->fault, faults, sizeof(*faults) * (size_t)count);
+	seg->fault_count = count;
+	snprintf(seg->plan, sizeof(seg->plan), "%s", plan_text);
+	atomic_store(&seg->is_armed, count > 0);
+	sim_unlock(&seg->lock);
+	return 0;
+}
+
+struct sim_fault *sim_world_faults(struct sim_world *w, int *count)
+{
+	*count = w->seg->fault_count;
+	return w->seg->fault;
+}
+
+const char *sim_world_plan(const struct sim_world *w)
+{
+	return w->seg->plan;
+}
+
+void *sim_object_claim(struct sim_ctx *ctx, void *table, size_t size,
+		       uint32_t max)
+{
+	struct sim_world *w = ctx->world;
+	struct sim_object *found = NULL;
+
+	sim_lock(&w->seg->lock);
+	for (uint32_t slot = 0; slot < max && !found; slot++) {
+		struct sim_object *object =
+			(struct sim_object *)((char *)table + slot * size);
+
+		if (object->handle || object->proc)
+			continue;
+		object->generation = object->generation % 4095 + 1;
+		object->proc = w->proc;
+		object->host = ctx->host;
+		found = object;
+	}
+	sim_unlock(&w->seg->lock);
+	return found;
+}
+
+uint32_t sim_object_publish(struct sim_object *object, uint32_t slot)
+{
+	uint32_t handle = object->generation << SIM_SLOT_BITS | slot;
+
+	atomic_store_explicit(&object->handle, handle, memory_order_release);
+	return handle;
+}

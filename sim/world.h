@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The layout of a world's segment, and the rules for touching it.
+ *
+ * Everything refers by index, never by pointer. Objects are named by handles:
+ * slot number in the low bits, generation above, so that a handle of a dead
+ * object, or garbage, is an error and not another object.
+ *
+ * Lock order: world lock; then one send queue; then one receive queue; then
+ * one completion queue. All are robust: an owner's death is noticed by the
+ * next taker, and each structure is valid after every single store.
+ */
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+#include <infiniband/verbs.h>
+#include <pthread.h>
+
+#include "sim/sim.h"
+
+#define SIM_PROC_MAX	64
+#define SIM_PD_MAX	4096
+#define SIM_CQ_MAX	4096
+#define SIM_QP_MAX	4096
+#define SIM_MR_MAX	131072
+#define SIM_CHANNEL_MAX 4096
+#define SIM_KNOB_MAX	24
+#define SIM_GID_MAX	16
+#define SIM_PORT_MAX	2
+#define SIM_ARENA_BYTES (512ull << 20)
+#define SIM_PLAN_MAX	8192
+#define SIM_NONE	UINT32_MAX
+
+/* Handles: 20 bits of slot, 12 bits of generation, never 0. */
+#define SIM_SLOT_BITS 20
+#define SIM_SLOT(handle) ((handle) & ((1u << SIM_SLOT_BITS) - 1))
+
+enum sim_life {
+	SIM_FREE = 0,
+	SIM_LIVE = 1,
+	SIM_REAPING = 2,
+};
+
+/* The head of every object. `handle` is 0 while the slot is free. */
+struct sim_object {
+	_Atomic uint32_t handle;
+	uint32_t generation;
+	uint32_t proc; /* slot of the owner */
+	uint32_t host;
+};
+
+struct sim_proc {
+	_Atomic uint32_t life; /* enum sim_life */
+	int32_t pid;
+	uint64_t start_time; /* field 22 of /proc/PID/stat */
+	uint32_t host;
+	uint32_t is_observer;
+	uint32_t is_retired; /* an observer that has seen its program end */
+};
+
+struct sim_pd {
+	struct sim_object object;
+	_Atomic uint32_t users; /* MRs and QPs on it */
+};
+
+struct sim_mr {
+	struct sim_object object;
+	uint32_t key;
+	uint32_t pd;
+	uint32_t access;
+	uint32_t is_aliased; /* R6: only the low 32 address bits reach the bus */
+	uint64_t addr;
+	uint64_t length;
+	uint64_t iova;
+};
+
+struct sim_channel {
+	struct sim_object object;
+	_Atomic uint32_t users;
+};
+
+enum sim_arm { SIM_ARM_NONE, SIM_ARM_NEXT, SIM_ARM_SOLICITED };
+
+struct sim_cqe {
+	uint64_t wr_id;
+	uint32_t qp;	    /* handle; 0 = purged with its queue pair */
+	uint32_t wqe_index; /* frees the slots up to this one when polled */
+	uint32_t byte_len;
+	uint32_t imm;
+	uint32_t qp_num;
+	uint32_t src_qp;
+	uint32_t vendor_err;
+	uint16_t wc_flags;
+	uint8_t status;
+	uint8_t opcode;
+	uint8_t is_recv;
+	uint8_t is_solicited;
+	uint8_t reserved[18];
+};
+_Static_assert(sizeof(struct sim_cqe) == 64, "one cache line a completion");
+
+struct sim_cq {
+	struct sim_object object;
+	pthread_mutex_t lock;
+	uint64_t ring; /* arena offset of struct sim_cqe[size] */
+	uint32_t size; /* power of two */
+	uint32_t depth;
+	uint32_t channel; /* handle, or 0 */
+	_Atomic uint32_t armed;
+	_Atomic uint32_t head;
+	_Atomic uint32_t tail;
+	_Atomic uint32_t is_overrun;
+	_Atomic uint32_t users;
+	uint64_t cookie; /* the program's ibv_cq, for its event */
+	/* Earliest moment at which a waiting send of a queue pair that
+	 * completes here has to be looked at again; SIM_NO_LIMIT = none. */
+	_Atomic uint64_t deadline_ns;
+};
+
+struct sim_sge {
+	uint64_t addr;
+	uint32_t length;
+	uint32_t lkey;
+};
+
+enum sim_wqe_flag {
+	SIM_WQE_SIGNALED = 1 << 0,
+	SIM_WQE_SOLICITED = 1 << 1,
+	SIM_WQE_INLINE = 1 << 2,
+	SIM_WQE_TAPPED = 1 << 3,      /* the taps have seen it; mask is valid */
+	SIM_WQE_DUP_SENT = 1 << 4,    /* first copy of a duplicated message */
+	SIM_WQE_RX_TAPPED = 1 << 5,
+	SIM_WQE_OVER_BUDGET = 1 << 6, /* R13, accepted: its data never lands */
+	SIM_WQE_COMPLETED = 1 << 7,   /* R21, completed before it left */
+	SIM_WQE_LOST = 1 << 8,	      /* dropped; sent again on timeout */
+};
+
+/* A work request in a ring; its sges, or its inline bytes, follow it. */
+struct sim_wqe {
+	uint64_t wr_id;
+	uint64_t tx_mask; /* lines of the plan that claimed it when it left */
+	uint64_t rx_mask; /* and when it arrived */
+	uint64_t tx_ordinal;
+	uint64_t rx_ordinal;
+	uint32_t len;
+	uint32_t frames_end; /* running total of frames up to and with it */
+	uint32_t imm;
+	uint16_t flags;
+	uint8_t opcode;
+	uint8_t num_sge;
+	uint8_t attempts;     /* acknowledge timeouts so far */
+	uint8_t rnr_attempts; /* receiver-not-ready timeouts so far */
+	uint8_t reserved[6];
+};
+_Static_assert(sizeof(struct sim_wqe) % 16 == 0, "sges follow aligned");
+
+/*
+ * A ring of work requests. tail: next to post; head: next to execute; done:
+ * next whose slot is free again (moves when its completion is polled). All
+ * run freely; depth is a power of two.
+ */
+struct sim_ring {
+	uint64_t base; /* arena offset */
+	uint32_t stride;
+	uint32_t size;	/* slots, power of two */
+	uint32_t depth; /* work requests the model granted */
+	uint32_t max_sge;
+	_Atomic uint32_t tail;
+	_Atomic uint32_t head;
+	_Atomic uint32_t done;
+	uint32_t frame_budget;
+	uint32_t frames_posted;	     /* running total at tail */
+	_Atomic uint32_t frames_done; /* running total at done */
+};
+
+struct sim_qp {
+	struct sim_object object;
+	pthread_mutex_t sq_lock;
+	pthread_mutex_t rq_lock;
+	uint32_t qp_num;
+	uint32_t ordinal; /* creation order on its host: qpN of a plan */
+	uint32_t pd;
+	uint32_t send_cq;
+	uint32_t recv_cq;
+	uint32_t type;
+	uint32_t sq_sig_all;
+	_Atomic uint32_t state; /* enum ibv_qp_state */
+	struct ibv_qp_cap cap;
+	struct ibv_qp_attr attr;
+	struct sim_ring sq;
+	struct sim_ring rq;
+	uint64_t tx_count;
+	uint64_t rx_count;
+	_Atomic uint64_t wait_until_ns; /* the send head; 0 = does not wait */
+};
+
+struct sim_port {
+	uint8_t state;
+	uint16_t lid;
+};
+
+struct sim_host {
+	int32_t model; /* index in the model list */
+	char model_text[SIM_NAME_MAX * 2];
+	int32_t knob[SIM_KNOB_MAX];
+	struct sim_port port[SIM_PORT_MAX];
+	int32_t port_count;
+	int32_t active_port;  /* the cabled one, 0 = none */
+	int32_t max_qp_shown;
+	uint64_t guid;
+	int32_t gid_count;
+	uint8_t gid[SIM_GID_MAX][16];
+	_Atomic uint32_t pd_count, mr_count, cq_count, qp_count;
+	_Atomic uint32_t qp_ordinal;
+	_Atomic uint32_t frames_posted; /* R14: the port's shared budget */
+	_Atomic uint64_t call_count[SIM_CALL_COUNT];
+};
+
+/* A free list a size class; see arena.c. */
+#define SIM_ARENA_CLASSES 18 /* 4 KiB … 512 MiB */
+
+struct sim_segment {
+	uint64_t magic;
+	uint64_t bytes;
+	uint64_t id; /* tells worlds of one name apart */
+	pthread_mutex_t lock;
+	struct sim_host host[SIM_HOST_COUNT];
+	struct sim_proc proc[SIM_PROC_MAX];
+
+	_Atomic uint32_t is_armed; /* the one branch of the taps */
+	int32_t fault_count;
+	struct sim_fault fault[SIM_FAULT_MAX];
+	char plan[SIM_PLAN_MAX];
+
+	uint64_t arena_next;
+	uint64_t arena_free[SIM_ARENA_CLASSES];
+
+	struct sim_pd pd[SIM_PD_MAX];
+	struct sim_channel channel[SIM_CHANNEL_MAX];
+	struct sim_cq cq[SIM_CQ_MAX];
+	struct sim_qp qp[SIM_QP_MAX];
+	struct sim_mr mr[SIM_MR_MAX];
+};
+
+/* This process's view of a world. */
+struct sim_world {
+	struct sim_segment *seg;
+	char *arena;
+	char name[SIM_NAME_MAX]; /* "" = private */
+	int fd;			 /* -1 = private */
+	uint32_t proc;		 /* my slot */
+	pid_t pid;
+	int notify_fd; /* unbound datagram socket, -1 until first used */
+};
+
+/* Where a verbs context lives: which process, which host. */
+struct sim_ctx {
+	struct sim_world *world;
+	uint32_t host;
+};
+
+static inline struct sim_host *sim_host_of(struct sim_world *w, uint32_t host)
+{
+	return &w->seg->host[host];
+}
+
+/*
+ * Object tables. A lookup checks slot, generation and (for owner lookups) that
+ * this process owns the object; NULL for anything else.
+ */
+#define SIM_TABLE(type, max)                                                   \
+	static inline struct sim_##type *sim_##type##_get(struct sim_world *w, \
+							  uint32_t handle)     \
+	{                                                                      \
+		uint32_t slot = SIM_SLOT(handle);                              \
+		if (handle == 0 || slot >= (max))                              \
+			return NULL;                                           \
+		struct sim_##type *it = &w->seg->type[slot];                   \
+		if (atomic_load_explicit(&it->object.handle,                   \
+					 memory_order_acquire) != handle)      \
+			return NULL;                                           \
+		return it;                                                     \
+	}                                                                      \
+	static inline struct sim_##type *sim_##type##_mine(                    \
+		struct sim_world *w, uint32_t handle)                          \
+	{                                                                      \
+		struct sim_##type *it = sim_##type##_get(w, handle);           \
+		return it && it->object.proc == w->proc ? it : NULL;           \
+	}
+
+SIM_TABLE(pd, SIM_PD_MAX)
+SIM_TABLE(channel, SIM_CHANNEL_MAX)
+SIM_TABLE(cq, SIM_CQ_MAX)
+SIM_TABLE(qp, SIM_QP_MAX)
+SIM_TABLE(mr, SIM_MR_MAX)
+
+/*
+ * Claim a free slot under the world lock and return it with generation and
+ * owner set, not yet visible; publish makes the handle valid. NULL: table full.
+ */
+void *sim_object_claim(struct sim_ctx *ctx, void *table, size_t size,
+		       uint32_t max);
+uint32_t sim_object_publish(struct sim_object *object, uint32_t slot);
+
+void sim_mutex_init(pthread_mutex_t *mutex);
+
+/* Take a robust lock; a dead owner's lock is made usable again. */
+void sim_lock(pthread_mutex_t *mutex);
+void sim_unlock(pthread_mutex_t *mutex);
+
+/* Blocks of the arena; offset 0 = no room. Takes the world lock itself. */
+uint64_t sim_arena_alloc(struct sim_world *w, size_t bytes);
+void sim_arena_free(struct sim_world *w, uint64_t offset, size_t bytes);
+
+static inline void *sim_at(struct sim_world *w, uint64_t offset)
+{
+	return w->arena + offset;
+}
+
+static inline struct sim_wqe *sim_wqe_at(struct sim_world *w,
+					 const struct sim_ring *ring,
+					 uint32_t index)
+{
+	return sim_at(w, ring->base + (uint64_t)(index & (ring->size - 1)) *
+						ring->stride);
+}
+
+static inline struct sim_sge *sim_wqe_sge(struct sim_wqe *wqe)
+{
+	return (struct sim_sge *)(wqe + 1);
+}
+
+/* Is the process in this slot still running? */
+bool sim_proc_is_alive(const struct sim_proc *proc);
+
+/* The world that verbs of this process act on; joins it on first use. NULL
+ * with errno set, and one line printed, when there is none. */
+struct sim_world *sim_self(void);
+int sim_self_host(struct sim_world *w);
+
+/* Free every object of a process slot; the reaper's half of sim_world_reap. */
+void sim_proc_reap_objects(struct sim_world *w, uint32_t proc);
+
+#endif
