@@ -30,7 +30,7 @@ MAIN  := fault/main.c $(wildcard fault/cmd_*.c)
 obj    = $(patsubst %.c,$(B)/%.o,$1)
 
 .PHONY: all
-all: $(B)/libibverbs.so.1 $(B)/verbena-boot.so
+all: $(B)/libibverbs.so.1 $(B)/verbena-boot.so $(B)/libverbena.a
 
 $(B)/%.o: %.c Makefile
 	$(Q)mkdir -p $(@D)
@@ -46,7 +46,11 @@ $(B)/verbena-boot.so: $(call obj,$(CORE) $(BOOT))
 	$(Q)echo "  LINK  $@"
 	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $^ -ldl -lpthread
 
--include $(patsubst %.c,$(B)/%.d,$(wildcard sim/*.c))
+$(B)/libverbena.a: $(call obj,$(LIB))
+	$(Q)echo "  AR    $@"
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+-include $(patsubst %.c,$(B)/%.d,$(LIB) $(wildcard sim/*.c))
 
 .PHONY: clean
 clean:

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/* The seams of vb_runtime with their production defaults filled in. */
+#include "lib/runtime.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* Spinning is cheap for a reply that is microseconds away, and ruinous when
+ * the peer needs this very core; so it is short. */
+#define SPIN_NS	   20000u
+#define YIELD_NS   2000000u
+#define SLEEP_NS   200000
+
+static uint64_t default_now(void *arg)
+{
+	struct timespec now;
+
+	(void)arg;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void default_idle(void *arg, uint64_t idle_ns)
+{
+	(void)arg;
+	if (idle_ns < SPIN_NS) {
+#if defined(__x86_64__) || defined(__i386__)
+		__builtin_ia32_pause();
+#endif
+	} else if (idle_ns < YIELD_NS) {
+		sched_yield();
+	} else {
+		struct timespec nap = {.tv_nsec = SLEEP_NS};
+
+		nanosleep(&nap, NULL);
+	}
+}
+
+static void *default_alloc(void *arg, size_t align_bytes, size_t size_bytes)
+{
+	void *memory;
+
+	(void)arg;
+	return posix_memalign(&memory, align_bytes, size_bytes) == 0 ? memory
+								     : NULL;
+}
+
+static void default_free(void *arg, void *memory)
+{
+	(void)arg;
+	free(memory);
+}
+
+struct vb_runtime vb_runtime_or_default(const struct vb_runtime *given)
+{
+	struct vb_runtime runtime = *given;
+
+	if (!runtime.now_ns)
+		runtime.now_ns = default_now;
+	if (!runtime.idle)
+		runtime.idle = default_idle;
+	if (!runtime.alloc || !runtime.free) {
+		runtime.alloc = default_alloc;
+		runtime.free = default_free;
+	}
+	return runtime;
+}

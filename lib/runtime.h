@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/* The seams of vb_runtime with their production defaults filled in. */
+#ifndef VB_RUNTIME_H
+#define VB_RUNTIME_H
+
+#include "lib/verbena.h"
+
+struct vb_runtime vb_runtime_or_default(const struct vb_runtime *given);
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* The transport contract: dispatch, and the one latched failure. */
+#include "lib/transport.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+int vb_fail(struct vb_transport *t, enum vb_code code, int error,
+	    struct vb_where where, const char *format, ...)
+{
+	struct vb_cause *cause = &t->cause;
+	va_list args;
+
+	if (cause->code != VB_OK)
+		return cause->error;
+	cause->code = code;
+	cause->error = error;
+	cause->is_send = where.is_send;
+	cause->offset_bytes = where.offset_bytes;
+	cause->frame = where.frame;
+	cause->slot = where.slot;
+	va_start(args, format);
+	vsnprintf(cause->text, sizeof(cause->text), format, args);
+	va_end(args);
+	return error;
+}
+
+int vb_activate(struct vb_transport *t, const uint8_t caps[VB_CAPS_BYTES])
+{
+	return t->cause.code ? t->cause.error : t->ops->activate(t, caps);
+}
+
+int vb_send(struct vb_transport *t, const void *data, size_t size)
+{
+	return t->cause.code ? t->cause.error : t->ops->send(t, data, size);
+}
+
+int vb_recv(struct vb_transport *t, void *data, size_t size)
+{
+	return t->cause.code ? t->cause.error : t->ops->recv(t, data, size);
+}
+
+int vb_flush(struct vb_transport *t)
+{
+	return t->cause.code ? t->cause.error : t->ops->flush(t);
+}
+
+int vb_close(struct vb_transport *t)
+{
+	return t ? t->ops->close(t) : 0;
+}
+
+const struct vb_cause *vb_cause(const struct vb_transport *t)
+{
+	return &t->cause;
+}
+
+uint64_t vb_sent_bytes(const struct vb_transport *t)
+{
+	return t->sent_bytes;
+}
+
+uint64_t vb_received_bytes(const struct vb_transport *t)
+{
+	return t->received_bytes;
+}
+
+const char *vb_code_name(enum vb_code code)
+{
+	static const char *const names[] = {
+		[VB_OK] = "ok",
+		[VB_NO_DEVICE] = "no-device",
+		[VB_DEVICE] = "device",
+		[VB_TIMEOUT] = "timeout",
+		[VB_PEER_GONE] = "peer-gone",
+		[VB_PROTOCOL] = "protocol",
+		[VB_COMPLETION] = "completion",
+	};
+
+	return (unsigned)code < sizeof(names) / sizeof(*names) ? names[code]
+							       : "unknown";
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The verbs table: every entry point that lib needs, and nothing else of
+ * libibverbs. A test hands in a table of its own.
+ */
+#ifndef VB_VERBS_H
+#define VB_VERBS_H
+
+#include <infiniband/verbs.h>
+
+#include "lib/verbena.h"
+
+/* X(name, result, arguments): the exports lib calls. post_send, post_recv and
+ * poll_cq are no exports; they go through the context's own table. */
+#define VB_VERBS(X)                                                            \
+	X(get_device_list, struct ibv_device **, (int *))                      \
+	X(free_device_list, void, (struct ibv_device **))                      \
+	X(get_device_name, const char *, (struct ibv_device *))                \
+	X(open_device, struct ibv_context *, (struct ibv_device *))            \
+	X(close_device, int, (struct ibv_context *))                           \
+	X(query_device, int,                                                   \
+	  (struct ibv_context *, struct ibv_device_attr *))                    \
+	X(query_port, int,                                                     \
+	  (struct ibv_context *, uint8_t, struct _compat_ibv_port_attr *))     \
+	X(query_gid, int,                                                      \
+	  (struct ibv_context *, uint8_t, int, union ibv_gid *))               \
+	X(alloc_pd, struct ibv_pd *, (struct ibv_context *))                   \
+	X(dealloc_pd, int, (struct ibv_pd *))                                  \
+	X(reg_mr, struct ibv_mr *, (struct ibv_pd *, void *, size_t, int))     \
+	X(dereg_mr, int, (struct ibv_mr *))                                    \
+	X(create_cq, struct ibv_cq *,                                          \
+	  (struct ibv_context *, int, void *, struct ibv_comp_channel *, int)) \
+	X(destroy_cq, int, (struct ibv_cq *))                                  \
+	X(create_qp, struct ibv_qp *,                                          \
+	  (struct ibv_pd *, struct ibv_qp_init_attr *))                        \
+	X(destroy_qp, int, (struct ibv_qp *))                                  \
+	X(modify_qp, int, (struct ibv_qp *, struct ibv_qp_attr *, int))        \
+	X(query_qp, int,                                                       \
+	  (struct ibv_qp *, struct ibv_qp_attr *, int,                         \
+	   struct ibv_qp_init_attr *))
+
+struct vb_verbs {
+#define X(name, result, arguments) result(*name) arguments;
+	VB_VERBS(X)
+#undef X
+	void *library; /* dlopen handle; NULL for a table handed in */
+	int refs;
+};
+
+/* A reference to the given table, or to the default library's. */
+int vb_verbs_get(struct vb_verbs *given, struct vb_verbs **verbs);
+
+/* Full port attributes where the context's table has the call, else the
+ * shorter ones of the export. A positive errno, as verbs calls do. */
+int vb_query_port(struct vb_verbs *verbs, struct ibv_context *context,
+		  uint8_t port, struct ibv_port_attr *attr);
+
+#endif
