@@ -30,7 +30,7 @@ MAIN  := fault/main.c $(wildcard fault/cmd_*.c)
 obj    = $(patsubst %.c,$(B)/%.o,$1)
 
 .PHONY: all
-all: $(B)/libibverbs.so.1 $(B)/verbena-boot.so $(B)/libverbena.a
+all: $(B)/libibverbs.so.1 $(B)/verbena-boot.so $(B)/libverbena.a $(B)/verbena
 
 $(B)/%.o: %.c Makefile
 	$(Q)mkdir -p $(@D)
@@ -50,8 +50,19 @@ $(B)/libverbena.a: $(call obj,$(LIB))
 	$(Q)echo "  AR    $@"
 	$(Q)rm -f $@ && ar rcs $@ $^
 
--include $(patsubst %.c,$(B)/%.d,$(LIB) $(wildcard sim/*.c))
+$(B)/verbena: $(call obj,$(FAULT) $(CORE)) $(B)/libverbena.a
+	$(Q)echo "  LINK  $@"
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -ljansson -ldl -lpthread
 
-.PHONY: clean
+-include $(patsubst %.c,$(B)/%.d,$(LIB) $(wildcard sim/*.c) $(FAULT))
+
+.PHONY: deps demo clean
+deps:
+	$(Q)ci/deps.sh
+
+demo: deps
+	$(Q)$(MAKE) --no-print-directory -j2 all
+	$(Q)$(B)/verbena demo
+
 clean:
 	$(Q)rm -rf build

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/* verbena run: any program on an emulated device, with a plan. */
+#define _GNU_SOURCE
+#include "fault/fault.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fault/tool.h"
+
+struct run_options {
+	const char *world;
+	const char *model;
+	const char *plan;
+	const char *host;
+	char **program;
+};
+
+static const struct argp_option options[] = {
+	{"world", 'w', "NAME", 0,
+	 "the world to create or join (default: one a user)", 0},
+	{"model", 'm', "MODEL", 0,
+	 "device model of a new world, NAME[,knob=value...]", 0},
+	{"plan", 'p', "PLAN", 0,
+	 "fault plan of a new world: a file, or the text (';' ends a line)", 0},
+	{"host", 'H', "a|b", 0, "which end of the cable (default: the emptier)",
+	 0},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct run_options *run = state->input;
+
+	switch (key) {
+	case 'w':
+		run->world = arg;
+		return 0;
+	case 'm':
+		run->model = arg;
+		return 0;
+	case 'p':
+		run->plan = arg;
+		return 0;
+	case 'H':
+		run->host = arg;
+		return 0;
+	case ARGP_KEY_ARG:
+		run->program = &state->argv[state->next - 1];
+		state->next = state->argc;
+		return 0;
+	case ARGP_KEY_END:
+		if (!run->program)
+			argp_error(state, "no program given");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static volatile sig_atomic_t child_pid;
+
+/* The program decides what a signal means; we only stay for the report. */
+static void forward(int signal)
+{
+	if (child_pid > 0)
+		kill((pid_t)child_pid, signal);
+}
+
+static void catch_signals(void)
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+	struct sigaction action = {.sa_handler = forward,
+				   .sa_flags = SA_RESTART};
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		sigaction(signals[i], &action, NULL);
+}
+
+static void prepend_env(const char *name, const char *value, char separator)
+{
+	const char *old = getenv(name);
+	char *text;
+
+	if (!old || !*old) {
+		setenv(name, value, 1);
+	} else if (asprintf(&text, "%s%c%s", value, separator, old) >= 0) {
+		setenv(name, text, 1);
+		free(text);
+	}
+}
+
+static void become(const struct fault_tool *tool, struct sim_world *world,
+		   const struct run_options *run, bool has_stream,
+		   int error_pipe)
+{
+	char host[2] = {(char)('a' + sim_world_host(world)), 0};
+	char path[sizeof(tool->lib_dir) + 32];
+	int error;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setenv("VERBENA_WORLD", run->world, 1);
+	setenv("VERBENA_HOST", host, 1);
+	prepend_env("LD_LIBRARY_PATH", tool->lib_dir, ':');
+	if (has_stream) {
+		snprintf(path, sizeof(path), "%s/verbena-boot.so",
+			 tool->lib_dir);
+		prepend_env("LD_PRELOAD", path, ' ');
+	}
+	execvp(run->program[0], run->program);
+	error = errno;
+	if (write(error_pipe, &error, sizeof(error)) < 0)
+		_exit(126);
+	_exit(127);
+}
+
+/* Start the program; a positive errno when it cannot be. */
+static int start(const struct fault_tool *tool, struct sim_world *world,
+		 const struct run_options *run, bool has_stream, pid_t *pid)
+{
+	int pipe_fds[2], error = 0;
+	ssize_t got;
+
+	if (pipe2(pipe_fds, O_CLOEXEC) != 0)
+		return errno;
+	fflush(NULL);
+	*pid = fork();
+	if (*pid < 0) {
+		error = errno;
+	} else if (*pid == 0) {
+		become(tool, world, run, has_stream, pipe_fds[1]);
+	} else {
+		child_pid = *pid;
+	}
+	close(pipe_fds[1]);
+	/* The pipe closes at a successful exec. */
+	do {
+		got = read(pipe_fds[0], &error, sizeof(error));
+	} while (got < 0 && errno == EINTR);
+	close(pipe_fds[0]);
+	if (got > 0)
+		waitpid(*pid, NULL, 0);
+	return error;
+}
+
+static int wait_for(pid_t pid)
+{
+	int status = 0;
+
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	child_pid = 0;
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status)
+				   : WEXITSTATUS(status);
+}
+
+/* A new world takes the plan; one that has it already may be joined. */
+static int arm(struct sim_world *world, const struct fault_plan *plan)
+{
+	char *text = fault_plan_print(plan);
+	int rc = 0;
+
+	if (!text)
+		return -ENOMEM;
+	if (strcmp(sim_world_plan(world), text) != 0)
+		rc = fault_plan_arm(plan, world);
+	free(text);
+	return rc;
+}
+
+/* With the plan's own models, unless the command line names one. */
+static int enter(const struct run_options *run, const struct fault_plan *plan,
+		 struct sim_world **world, char *error)
+{
+	struct sim_world_config config = {.name = run->world,
+					  .is_observer = true};
+	int rc;
+
+	for (int host = 0; host < SIM_HOST_COUNT; host++)
+		config.model[host] = run->model ? run->model
+				     : plan && plan->device[host][0]
+					     ? plan->device[host]
+					     : NULL;
+	if (run->host)
+		config.host = run->host[0] - 'a' + 1;
+	rc = sim_world_open(&config, world, error);
+	if (rc || !plan)
+		return rc;
+	rc = arm(*world, plan);
+	if (rc) {
+		snprintf(error, FAULT_ERROR_MAX,
+			 "world '%s' already runs %s; give --plan to its first "
+			 "program, or name another --world", run->world,
+			 sim_world_plan(*world)[0] ? "another plan"
+						   : "without a plan");
+		sim_world_close(*world);
+	}
+	return rc;
+}
+
+static int run_program(const struct fault_tool *tool,
+		       const struct run_options *run,
+		       const struct fault_plan *plan)
+{
+	char error[FAULT_ERROR_MAX];
+	struct fault_plan armed;
+	struct sim_world *world;
+	int status, failed, stale = 0;
+	pid_t pid = 0;
+
+	if (enter(run, plan, &world, error))
+		return tool_refuse(error);
+	/* Joined without --plan: the world may have one all the same. */
+	if (fault_plan_parse("plan", sim_world_plan(world), &armed, error))
+		memset(&armed, 0, sizeof(armed));
+	catch_signals();
+	failed = start(tool, world, run, fault_plan_has_stream(&armed), &pid);
+	if (failed) {
+		sim_world_close(world);
+		snprintf(error, sizeof(error), "cannot run '%.100s': %s",
+			 run->program[0], strerror(failed));
+		return tool_refuse(error);
+	}
+	status = wait_for(pid);
+	/* Its objects go now, so that its peers need not find out. */
+	sim_world_reap(world, 0);
+	if (sim_world_retire(world))
+		stale = fault_report(world, stderr);
+	sim_world_close(world);
+	return status ? status : stale ? EXIT_STALE : 0;
+}
+
+int cmd_run(int argc, char **argv)
+{
+	static const struct argp argp = {
+		options, parse, "[--] PROGRAM [ARGUMENT...]",
+		"Run a program on an emulated RDMA device. Programs that join "
+		"the same world see each other: the first creates it, the last "
+		"one out removes it and reports on the plan."
+		"\vExit status: that of PROGRAM, or 128 and the signal that "
+		"ended it; 2 when it could not be run; 3 when it ended well "
+		"but a line of the plan did nothing.",
+		NULL, NULL, NULL};
+	struct run_options run = {0};
+	struct fault_tool tool;
+	struct fault_plan plan;
+	char error[FAULT_ERROR_MAX], name[SIM_NAME_MAX];
+
+	argv[0] = "verbena run";
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &run);
+	if (run.host && (strlen(run.host) != 1 || run.host[0] < 'a' ||
+			 run.host[0] >= 'a' + SIM_HOST_COUNT))
+		return tool_refuse("--host is a or b");
+	if (fault_tool_find(&tool, error) ||
+	    (run.plan && fault_plan_load(run.plan, &plan, error)))
+		return tool_refuse(error);
+	if (!run.world) {
+		snprintf(name, sizeof(name), "uid%u", (unsigned)geteuid());
+		run.world = name;
+	}
+	return run_program(&tool, &run, run.plan ? &plan : NULL);
+}
