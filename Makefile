@@ -3,14 +3,14 @@
 MODE ?= debug
 B    := build/$(MODE)
 CC   ?= gcc
-V    ?= 0
-Q    := $(if $(filter 1,$V),,@)
+Q    := $(if $(filter 1,$(V)),,@)
+MAKEFLAGS += --no-print-directory
 
 MODES := debug release asan tsan cov
 $(if $(filter $(MODE),$(MODES)),,$(error MODE=$(MODE): not one of $(MODES)))
 
 OPT_debug   := -O1
-OPT_release := -O2 -DNDEBUG_TRACE
+OPT_release := -O2
 OPT_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
 OPT_tsan    := -O1 -fsanitize=thread
 OPT_cov     := -O0 --coverage
@@ -31,6 +31,7 @@ obj    = $(patsubst %.c,$(B)/%.o,$1)
 
 .PHONY: all
 all: $(B)/libibverbs.so.1 $(B)/verbena-boot.so $(B)/libverbena.a $(B)/verbena
+	@:
 
 $(B)/%.o: %.c Makefile
 	$(Q)mkdir -p $(@D)
@@ -56,13 +57,73 @@ $(B)/verbena: $(call obj,$(FAULT) $(CORE)) $(B)/libverbena.a
 
 -include $(patsubst %.c,$(B)/%.d,$(LIB) $(wildcard sim/*.c) $(FAULT))
 
-.PHONY: deps demo clean
+# --- tests: one set of bodies, two runners --------------------------------
+TESTS   := $(wildcard tests/*.c tests/*/*.c)
+CRIT    := $(patsubst %.c,$(B)/crit/%.o,$(TESTS))
+PLAIN   := $(call obj,$(TESTS))
+TESTED  := $(call obj,$(filter-out $(MAIN),$(FAULT)) $(CORE) $(FRONT)) \
+           $(B)/libverbena.a
+TEST_CFLAGS := -DBUILD_DIR='"$(abspath $(B))"' -Wno-missing-prototypes
+
+$(PLAIN): CFLAGS += $(TEST_CFLAGS)
+
+$(B)/crit/%.o: %.c Makefile
+	$(Q)mkdir -p $(@D)
+	$(Q)echo "  CC    $< (Criterion)"
+	$(Q)$(CC) $(CFLAGS) $(TEST_CFLAGS) -DHARNESS_CRITERION -MMD -MP -c $< -o $@
+
+$(B)/tests/criterion: $(CRIT) $(TESTED)
+	$(Q)echo "  LINK  $@"
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcriterion -ljansson -ldl -lpthread
+
+$(B)/tests/plain: $(PLAIN) $(TESTED)
+	$(Q)echo "  LINK  $@"
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -ljansson -ldl -lpthread
+
+-include $(patsubst %.o,%.d,$(CRIT) $(PLAIN))
+
+.PHONY: deps demo check asan tsan valgrind tidy install clean help
 deps:
 	$(Q)ci/deps.sh
 
 demo: deps
-	$(Q)$(MAKE) --no-print-directory -j2 all
+	$(Q)$(MAKE) -j2 all
 	$(Q)$(B)/verbena demo
+
+# The memory checkers judge by their reports, Criterion has the last word.
+check: deps
+	$(Q)$(MAKE) -j2 all $(B)/tests/plain $(B)/tests/criterion
+	$(Q)$(MAKE) tidy asan valgrind
+	$(Q)$(B)/tests/criterion -j2
+
+asan tsan: deps
+	$(Q)$(MAKE) -j2 MODE=$@ build/$@/tests/plain
+	$(Q)ci/gates.sh $@
+
+valgrind: deps
+	$(Q)$(MAKE) -j2 all $(B)/tests/plain
+	$(Q)ci/gates.sh $@
+
+tidy: deps
+	$(Q)ci/tidy.sh
+
+PREFIX ?= /usr/local
+install: all
+	install -D -t $(DESTDIR)$(PREFIX)/bin $(B)/verbena
+	install -D -t $(DESTDIR)$(PREFIX)/lib/verbena $(B)/libibverbs.so.1 \
+	  $(B)/verbena-boot.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(B)/libverbena.a
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include lib/verbena.h
 
 clean:
 	$(Q)rm -rf build
+
+help:
+	@echo "make demo      a desync bug, reproduced with no hardware"
+	@echo "make check     all tests, style and memory checkers"
+	@echo "make           the library, the tool, the provider"
+	@echo "make asan|tsan|valgrind|tidy   one checker alone"
+	@echo "make install   to PREFIX (default /usr/local)"
+	@echo "make clean"
+	@echo "MODE=debug|release|asan|tsan|cov chooses build/MODE; V=1 shows commands"

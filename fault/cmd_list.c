@@ -47,13 +47,12 @@ static json_t *model_json(const struct sim_model_info *info)
 	json_t *knobs = json_array();
 
 	for (int i = 0; i < info->knob_count; i++)
-		json_array_append_new(
-			knobs,
-			json_pack("{s:s, s:s, s:s, s:s}", "name",
-				  info->knobs[i].name, "values",
-				  info->knobs[i].values, "rule",
-				  info->knobs[i].rule, "what",
-				  info->knobs[i].what));
+		json_array_append_new(knobs,
+				      json_pack("{s:s, s:s, s:s, s:s}", "name",
+						info->knobs[i].name, "values",
+						info->knobs[i].values, "rule",
+						info->knobs[i].rule, "what",
+						info->knobs[i].what));
 	return json_pack("{s:s, s:s, s:o}", "name", info->name, "what",
 			 info->what, "knobs", knobs);
 }
@@ -71,10 +70,14 @@ static void model_tell(const struct sim_model_info *info, bool is_default)
 int cmd_models(int argc, char **argv)
 {
 	static const struct argp argp = {
-		json_option, parse, NULL,
+		json_option,
+		parse,
+		NULL,
 		"The device models and their knobs: the default of a knob is "
 		"its first value, or the number behind '#'.",
-		NULL, NULL, NULL};
+		NULL,
+		NULL,
+		NULL};
 	struct list_options list = {0};
 	struct sim_model_info info;
 	json_t *root;
@@ -159,18 +162,18 @@ static void sites_json(void)
 	json_t *verbs = json_array(), *root;
 
 	for (size_t i = 0; i < SIM_SITE_COUNT; i++)
-		json_array_append_new(
-			where, json_pack("{s:s, s:s, s:s}", "site",
-					 site_form(i), "kind",
-					 kinds[sites[i].kind], "event",
-					 sites[i].what));
+		json_array_append_new(where,
+				      json_pack("{s:s, s:s, s:s}", "site",
+						site_form(i), "kind",
+						kinds[sites[i].kind], "event",
+						sites[i].what));
 	for (size_t i = 0; i < SIM_EFFECT_COUNT; i++)
-		json_array_append_new(
-			what, json_pack("{s:s, s:s, s:s, s:s}", "effect",
-					effects[i].word, "kind",
-					kinds[effects[i].kind], "arguments",
-					effects[i].args, "what",
-					effects[i].what));
+		json_array_append_new(what,
+				      json_pack("{s:s, s:s, s:s, s:s}",
+						"effect", effects[i].word,
+						"kind", kinds[effects[i].kind],
+						"arguments", effects[i].args,
+						"what", effects[i].what));
 	for (int call = 0; call < SIM_CALL_COUNT; call++)
 		json_array_append_new(verbs,
 				      json_string(fault_call_word(call)));
@@ -184,9 +187,13 @@ static void sites_json(void)
 int cmd_sites(int argc, char **argv)
 {
 	static const struct argp argp = {
-		json_option, parse, NULL,
+		json_option,
+		parse,
+		NULL,
 		"What a line of a plan can strike, and with what effect.",
-		NULL, NULL, NULL};
+		NULL,
+		NULL,
+		NULL};
 	struct list_options list = {0};
 
 	argv[0] = "verbena sites";
@@ -201,10 +208,14 @@ int cmd_sites(int argc, char **argv)
 int cmd_plan(int argc, char **argv)
 {
 	static const struct argp argp = {
-		NULL, parse, "PLAN",
+		NULL,
+		parse,
+		"PLAN",
 		"Check a plan (a file, or the text with ';' for line ends) and "
 		"print it in canonical form.",
-		NULL, NULL, NULL};
+		NULL,
+		NULL,
+		NULL};
 	struct list_options list = {.takes_plan = true};
 	char error[FAULT_ERROR_MAX];
 	struct fault_plan plan;

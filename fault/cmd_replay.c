@@ -53,14 +53,18 @@ static int status_of(const struct fault_run *run)
 int cmd_replay(int argc, char **argv)
 {
 	static const struct argp argp = {
-		options, parse, "PLAN",
+		options,
+		parse,
+		"PLAN",
 		"Run the scenario of a plan between two processes on an "
 		"emulated cable. PLAN is a file or the text itself, in which "
 		"';' ends a line."
 		"\vExit status: 0 when every line had its expected verdict (or "
 		"none was named and all went well), 1 when not, 2 for bad "
 		"input, 3 when a line of the plan did nothing.",
-		NULL, NULL, NULL};
+		NULL,
+		NULL,
+		NULL};
 	struct replay_options replay = {0};
 	struct sim_fault faults[SIM_FAULT_MAX];
 	char error[FAULT_ERROR_MAX];
@@ -118,10 +122,14 @@ static int run_act(const struct fault_tool *tool, size_t act)
 int cmd_demo(int argc, char **argv)
 {
 	static const struct argp argp = {
-		NULL, NULL, NULL,
+		NULL,
+		NULL,
+		NULL,
 		"Two processes send 64 MiB each way over an emulated "
 		"Thunderbolt cable; then with a corrupted and a lost frame.",
-		NULL, NULL, NULL};
+		NULL,
+		NULL,
+		NULL};
 	struct fault_tool tool;
 	char error[FAULT_ERROR_MAX];
 	int status = 0;
@@ -136,6 +144,7 @@ int cmd_demo(int argc, char **argv)
 		printf("All %zu went as they should: the flipped bit was seen "
 		       "where it was; the lost\nframe was only seen when bytes "
 		       "ran out, because this wire format has no\nsequence "
-		       "number.\n", ACT_COUNT);
+		       "number.\n",
+		       ACT_COUNT);
 	return status;
 }

@@ -197,7 +197,8 @@ static int enter(const struct run_options *run, const struct fault_plan *plan,
 	if (rc) {
 		snprintf(error, FAULT_ERROR_MAX,
 			 "world '%s' already runs %s; give --plan to its first "
-			 "program, or name another --world", run->world,
+			 "program, or name another --world",
+			 run->world,
 			 sim_world_plan(*world)[0] ? "another plan"
 						   : "without a plan");
 		sim_world_close(*world);
@@ -240,14 +241,18 @@ static int run_program(const struct fault_tool *tool,
 int cmd_run(int argc, char **argv)
 {
 	static const struct argp argp = {
-		options, parse, "[--] PROGRAM [ARGUMENT...]",
+		options,
+		parse,
+		"[--] PROGRAM [ARGUMENT...]",
 		"Run a program on an emulated RDMA device. Programs that join "
 		"the same world see each other: the first creates it, the last "
 		"one out removes it and reports on the plan."
 		"\vExit status: that of PROGRAM, or 128 and the signal that "
 		"ended it; 2 when it could not be run; 3 when it ended well "
 		"but a line of the plan did nothing.",
-		NULL, NULL, NULL};
+		NULL,
+		NULL,
+		NULL};
 	struct run_options run = {0};
 	struct fault_tool tool;
 	struct fault_plan plan;

@@ -60,8 +60,7 @@ static int connect_transport(struct endpoint *e)
 	uint8_t mine[VB_CAPS_BYTES], peer[VB_CAPS_BYTES];
 	int probed, rc;
 
-	setsockopt(e->fd, SOL_SOCKET, SO_RCVTIMEO, &patience,
-		   sizeof(patience));
+	setsockopt(e->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	/* A failed probe still tells the peer: all zero, no RDMA. */
 	probed = vb_probe(&options, mine, &e->transport, &e->report.cause);
 	rc = move_all(e->fd, mine, sizeof(mine), true);
@@ -70,8 +69,8 @@ static int connect_transport(struct endpoint *e)
 	if (probed)
 		return probed;
 	if (rc) {
-		e->report.cause.code = rc == -EAGAIN ? VB_TIMEOUT
-						     : VB_PEER_GONE;
+		e->report.cause.code =
+			rc == -EAGAIN ? VB_TIMEOUT : VB_PEER_GONE;
 		snprintf(e->report.cause.text, sizeof(e->report.cause.text),
 			 "no capabilities from the peer: %s", strerror(-rc));
 		return rc;

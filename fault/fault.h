@@ -20,11 +20,11 @@
 #define FAULT_ERROR_MAX 256
 
 /* How an endpoint ended; a plan line may expect some of them. */
-#define FAULT_VERDICTS(X)                                                      \
-	X(PASS, "pass", "ended well, every byte right")                        \
-	X(FAIL, "fail", "reported an error other than a timeout")              \
-	X(TIMEOUT, "timeout", "reported that nothing moved in time")           \
-	X(CORRUPT, "corrupt", "reported nothing, but a byte was wrong")        \
+#define FAULT_VERDICTS(X)                                               \
+	X(PASS, "pass", "ended well, every byte right")                 \
+	X(FAIL, "fail", "reported an error other than a timeout")       \
+	X(TIMEOUT, "timeout", "reported that nothing moved in time")    \
+	X(CORRUPT, "corrupt", "reported nothing, but a byte was wrong") \
 	X(CRASH, "crash", "ended without a report")
 
 #define X(name, ...) FAULT_##name,
@@ -123,7 +123,7 @@ struct fault_run {
 };
 
 struct fault_tool {
-	char exe[4096];	   /* this program */
+	char exe[4096];	    /* this program */
 	char lib_dir[4096]; /* where libibverbs.so.1 is */
 };
 

@@ -27,14 +27,16 @@ static const struct command commands[] = {
 
 static int usage(FILE *out)
 {
-	fprintf(out, "Usage: verbena COMMAND [ARGUMENT...]\n"
+	fprintf(out,
+		"Usage: verbena COMMAND [ARGUMENT...]\n"
 		"RDMA programs on emulated devices, with faults on purpose.\n"
 		"\n");
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
 		if (commands[i].what)
 			fprintf(out, "  %-8s %s\n", commands[i].name,
 				commands[i].what);
-	fprintf(out, "\n`verbena COMMAND --help` tells more. Exit status: 0 "
+	fprintf(out,
+		"\n`verbena COMMAND --help` tells more. Exit status: 0 "
 		"well, 1 the run went\nbadly, 2 bad input, 3 a line of the "
 		"plan did nothing.\n");
 	return out == stdout ? 0 : EXIT_USAGE;
@@ -58,7 +60,9 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
 		if (strcmp(commands[i].name, name) == 0)
 			return commands[i].run(argc - 1, argv + 1);
-	fprintf(stderr, "verbena: unknown command '%.60s'; see `verbena "
-		"--help`\n", name);
+	fprintf(stderr,
+		"verbena: unknown command '%.60s'; see `verbena "
+		"--help`\n",
+		name);
 	return EXIT_USAGE;
 }

@@ -210,8 +210,10 @@ int fault_plan_load(const char *argument, struct fault_plan *plan,
 	}
 	if (!text) {
 		rc = -errno;
-		snprintf(error, FAULT_ERROR_MAX, "cannot read plan '%.100s': "
-			 "%s", argument, strerror(errno));
+		snprintf(error, FAULT_ERROR_MAX,
+			 "cannot read plan '%.100s': "
+			 "%s",
+			 argument, strerror(errno));
 		return rc;
 	}
 	rc = fault_plan_parse(name, text, plan, error);

@@ -60,8 +60,8 @@ static bool next_word(struct parser *p, struct word *word)
 		p->at++;
 	word->at = p->at;
 	word->len = strcspn(p->at, " \t\r\n");
-	if (is_end(*p->at) && !(*p->at == '#' && (isdigit(p->at[1]) ||
-						  p->at[1] == '*')))
+	if (is_end(*p->at) &&
+	    !(*p->at == '#' && (isdigit(p->at[1]) || p->at[1] == '*')))
 		return false;
 	p->at += word->len;
 	return true;
@@ -69,8 +69,7 @@ static bool next_word(struct parser *p, struct word *word)
 
 static bool equals(struct word word, const char *text)
 {
-	return strlen(text) == word.len &&
-	       memcmp(word.at, text, word.len) == 0;
+	return strlen(text) == word.len && memcmp(word.at, text, word.len) == 0;
 }
 
 /* "key=rest": true, with the rest in *value. */
@@ -112,8 +111,7 @@ static int parse_small(struct parser *p, struct word word, uint64_t least,
 		return rc;
 	if (wide < least || wide > most)
 		return fail(p, word.at, "%llu is not in %llu..%llu",
-			    (unsigned long long)wide,
-			    (unsigned long long)least,
+			    (unsigned long long)wide, (unsigned long long)least,
 			    (unsigned long long)most);
 	*value = (uint32_t)wide;
 	return 0;
@@ -149,8 +147,7 @@ static int parse_param(struct parser *p, struct word word)
 	rc = copy_word(p, key, param->key, sizeof(param->key));
 	for (int i = 0; !rc && i < plan->param_count; i++)
 		if (strcmp(plan->param[i].key, param->key) == 0)
-			return fail(p, word.at, "'%s' given twice",
-				    param->key);
+			return fail(p, word.at, "'%s' given twice", param->key);
 	if (!rc)
 		rc = parse_number(p, value, &param->value);
 	if (!rc)
@@ -231,12 +228,13 @@ static int parse_call(struct parser *p, struct word name,
 		fault->object = (uint32_t)call;
 		return 0;
 	}
-	return fail(p, name.at, "no verb '%.*s' can be struck; see `verbena "
-		    "sites`", (int)(name.len < 40 ? name.len : 40), name.at);
+	return fail(p, name.at,
+		    "no verb '%.*s' can be struck; see `verbena "
+		    "sites`",
+		    (int)(name.len < 40 ? name.len : 40), name.at);
 }
 
-static int parse_qp(struct parser *p, struct word site,
-		    struct sim_fault *fault)
+static int parse_qp(struct parser *p, struct word site, struct sim_fault *fault)
 {
 	const char *dot = memchr(site.at, '.', site.len);
 	struct word number, end;
@@ -262,7 +260,8 @@ static int parse_where(struct parser *p, struct word word,
 
 	if (word.len < 3 || word.at[1] != '.' || word.at[0] < 'a' ||
 	    word.at[0] >= 'a' + SIM_HOST_COUNT)
-		return fail(p, word.at, "expected a site such as a.qp0.tx, "
+		return fail(p, word.at,
+			    "expected a site such as a.qp0.tx, "
 			    "b.verbs.reg_mr or a.boot.in");
 	fault->host = (uint8_t)(word.at[0] - 'a');
 	site = (struct word){word.at + 2, word.len - 2};
@@ -291,7 +290,8 @@ static int parse_offset(struct parser *p, struct word word,
 	int rc;
 
 	if (word.at[0] != '@')
-		return fail(p, word.at, "a stream is struck at @OFFSET or "
+		return fail(p, word.at,
+			    "a stream is struck at @OFFSET or "
 			    "@OFFSET+LENGTH");
 	if (plus) {
 		struct word count = {plus + 1,
@@ -346,8 +346,7 @@ static int parse_ordinal(struct parser *p, struct word word,
 	fault->last = SIM_NO_LIMIT;
 	if (dots + 2 == word.at + word.len)
 		return 0;
-	struct word last = {dots + 2,
-			    word.len - (size_t)(dots - word.at) - 2};
+	struct word last = {dots + 2, word.len - (size_t)(dots - word.at) - 2};
 
 	rc = parse_number(p, last, &fault->last);
 	if (!rc && fault->last < fault->first)
@@ -369,7 +368,7 @@ static const struct {
 	enum sim_kind kind;
 	const char *args;
 } effect_rows[] = {
-#define X(name, word, kind, args, what)                                        \
+#define X(name, word, kind, args, what) \
 	[SIM_EFFECT_##name] = {SIM_KIND_##kind, args},
 	SIM_EFFECTS(X)
 #undef X
@@ -383,9 +382,10 @@ static int unknown_effect(struct parser *p, struct word word,
 
 	for (int i = 0; i < SIM_EFFECT_COUNT; i++)
 		if (effect_rows[i].kind == kind)
-			used += (size_t)snprintf(
-				list + used, sizeof(list) - used, "%s%s",
-				used ? ", " : "", fault_effect_word(i, &len));
+			used += (size_t)snprintf(list + used,
+						 sizeof(list) - used, "%s%s",
+						 used ? ", " : "",
+						 fault_effect_word(i, &len));
 	return fail(p, word.at, "'%.*s' is no effect of this site; it takes %s",
 		    (int)(word.len < 40 ? word.len : 40), word.at, list);
 }
@@ -448,8 +448,8 @@ static int parse_arg(struct parser *p, struct word word,
 		return parse_small(p, value, 1, 255, &fault->value);
 	}
 	if ((effect == SIM_EFFECT_CORRUPT && has_key(word, "set", &value)) ||
-	    (effect == SIM_EFFECT_SET &&
-	     (has_key(word, "value", &value) || has_key(word, "set", &value)))) {
+	    (effect == SIM_EFFECT_SET && (has_key(word, "value", &value) ||
+					  has_key(word, "set", &value)))) {
 		p->has_value = true;
 		fault->effect = SIM_EFFECT_SET;
 		return parse_small(p, value, 0, 255, &fault->value);
@@ -468,8 +468,8 @@ static int check_args(struct parser *p, struct word effect_word,
 		      const struct sim_fault *fault)
 {
 	enum sim_effect effect = fault->effect;
-	bool needs_at = effect == SIM_EFFECT_CORRUPT ||
-			effect == SIM_EFFECT_SET;
+	bool needs_at =
+		effect == SIM_EFFECT_CORRUPT || effect == SIM_EFFECT_SET;
 	bool needs_value = needs_at || effect == SIM_EFFECT_FLIP;
 
 	if ((needs_at && !p->has_at) || (needs_value && !p->has_value) ||
@@ -517,8 +517,10 @@ static int parse_expect(struct parser *p, struct word value,
 			len = (size_t)(words_end - at);
 		verdict = fault_verdict_parse(at, len);
 		if (verdict < 0)
-			return fail(p, at, "'%.*s' is no verdict: pass, fail, "
-				    "timeout, corrupt or crash", (int)len, at);
+			return fail(p, at,
+				    "'%.*s' is no verdict: pass, fail, "
+				    "timeout, corrupt or crash",
+				    (int)len, at);
 		line->expect |= 1u << verdict;
 		at += len + 1;
 	}
@@ -540,7 +542,8 @@ static int parse_tail(struct parser *p, struct word word,
 	}
 	if (has_key(word, "times", &value)) {
 		if (site_kinds[fault->site] == SIM_KIND_STREAM)
-			return fail(p, word.at, "a byte passes only once: a "
+			return fail(p, word.at,
+				    "a byte passes only once: a "
 				    "stream takes no times=");
 		rc = parse_number(p, value, &fault->times);
 		if (!rc && (fault->times == 0 || fault->times > INT64_MAX))
@@ -565,8 +568,7 @@ static int set_id(struct parser *p, struct word word, struct fault_line *line)
 	int rc = 0;
 
 	if (word.len)
-		rc = copy_word(p, word, line->fault.id,
-			       sizeof(line->fault.id));
+		rc = copy_word(p, word, line->fault.id, sizeof(line->fault.id));
 	else
 		snprintf(line->fault.id, sizeof(line->fault.id), "f%d",
 			 p->plan->line_count + 1);

@@ -23,8 +23,8 @@ int fault_report(struct sim_world *world, FILE *out)
 	struct sim_fault *faults = sim_world_faults(world, &count);
 
 	/* The world keeps the canonical text, so this cannot fail. */
-	if (count == 0 || fault_plan_parse("plan", sim_world_plan(world), &plan,
-					   error))
+	if (count == 0 ||
+	    fault_plan_parse("plan", sim_world_plan(world), &plan, error))
 		return 0;
 	fprintf(out, "verbena: plan of %d line%s:\n", count,
 		count == 1 ? "" : "s");
@@ -33,8 +33,9 @@ int fault_report(struct sim_world *world, FILE *out)
 
 		fprintf(out, "  ");
 		fault_line_print(&plan, i, out);
-		fprintf(out, "\n      %s: %" PRIu64 " event%s seen, fired %"
-			PRIu64, state_of(fault), fault->reached,
+		fprintf(out,
+			"\n      %s: %" PRIu64 " event%s seen, fired %" PRIu64,
+			state_of(fault), fault->reached,
 			fault->reached == 1 ? "" : "s", fault->fired);
 		if (fault->fired_at)
 			fprintf(out, " (first at #%" PRIu64 ")",
@@ -43,8 +44,9 @@ int fault_report(struct sim_world *world, FILE *out)
 		stale += fault->effective == 0;
 	}
 	if (stale)
-		fprintf(out, "verbena: %d of %d line%s did nothing: the plan "
-			"does not fit this run\n", stale, count,
-			count == 1 ? "" : "s");
+		fprintf(out,
+			"verbena: %d of %d line%s did nothing: the plan "
+			"does not fit this run\n",
+			stale, count, count == 1 ? "" : "s");
 	return stale;
 }

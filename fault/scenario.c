@@ -25,7 +25,7 @@
 #define DEFAULT_TIMEOUT_MS 2000u
 #define DEFAULT_MODEL	   "apple-tb"
 /* An endpoint that reports nothing is ended: many times what it may wait. */
-#define WATCHDOG_TIMEOUTS  30
+#define WATCHDOG_TIMEOUTS 30
 
 static const char *const param_names[] = {"bytes", "timeout_ms"};
 
@@ -37,8 +37,8 @@ struct child {
 static int check_plan(const struct fault_plan *plan, char *error)
 {
 	uint64_t bytes = fault_plan_param(plan, "bytes", DEFAULT_BYTES);
-	uint64_t timeout = fault_plan_param(plan, "timeout_ms",
-					    DEFAULT_TIMEOUT_MS);
+	uint64_t timeout =
+		fault_plan_param(plan, "timeout_ms", DEFAULT_TIMEOUT_MS);
 
 	if (plan->scenario[0] && strcmp(plan->scenario, "uc.bulk") != 0) {
 		snprintf(error, FAULT_ERROR_MAX,
@@ -182,8 +182,8 @@ static int run_endpoints(const struct fault_tool *tool,
 			 const struct fault_plan *plan, const char *world,
 			 struct fault_run *run)
 {
-	uint64_t timeout_ms = fault_plan_param(plan, "timeout_ms",
-					       DEFAULT_TIMEOUT_MS);
+	uint64_t timeout_ms =
+		fault_plan_param(plan, "timeout_ms", DEFAULT_TIMEOUT_MS);
 	uint64_t bytes = fault_plan_param(plan, "bytes", DEFAULT_BYTES);
 	struct child child[SIM_HOST_COUNT];
 	int socks[2], count = 0;
@@ -194,8 +194,8 @@ static int run_endpoints(const struct fault_tool *tool,
 		return rc;
 	/* No timing is asserted here; this only bounds a hang. 1 MiB/s is far
 	 * below what any machine moves. */
-	end_ns = sim_now_ns() + (timeout_ms * WATCHDOG_TIMEOUTS +
-				 bytes / 1024) * 1000000;
+	end_ns = sim_now_ns() +
+		 (timeout_ms * WATCHDOG_TIMEOUTS + bytes / 1024) * 1000000;
 	for (; !rc && count < SIM_HOST_COUNT; count++)
 		rc = spawn(tool, plan, world, count, socks, &child[count]);
 	close(socks[0]);
@@ -284,8 +284,8 @@ int fault_tool_find(struct fault_tool *tool, char error[FAULT_ERROR_MAX])
 {
 	static const char *const places[] = {"", "/../lib/verbena"};
 	char dir[PATH_MAX], path[PATH_MAX + 64];
-	ssize_t len = readlink("/proc/self/exe", tool->exe,
-			       sizeof(tool->exe) - 1);
+	ssize_t len =
+		readlink("/proc/self/exe", tool->exe, sizeof(tool->exe) - 1);
 
 	if (len < 0) {
 		snprintf(error, FAULT_ERROR_MAX, "/proc is not mounted");
@@ -299,8 +299,8 @@ int fault_tool_find(struct fault_tool *tool, char error[FAULT_ERROR_MAX])
 			 places[i]);
 		if (access(path, R_OK) != 0)
 			continue;
-		snprintf(tool->lib_dir, sizeof(tool->lib_dir), "%.4000s%s",
-			 dir, places[i]);
+		snprintf(tool->lib_dir, sizeof(tool->lib_dir), "%.4000s%s", dir,
+			 places[i]);
 		return 0;
 	}
 	snprintf(error, FAULT_ERROR_MAX,

@@ -53,19 +53,21 @@ static void tell_seen(const struct fault_endpoint *end)
 		printf("\n     saw     %s: %s", vb_code_name(cause->code),
 		       cause->text);
 	if (cause->frame >= 0)
-		printf("\n     where   %s frame #%" PRId64, cause->is_send
-			       ? "sending" : "receiving", cause->frame);
+		printf("\n     where   %s frame #%" PRId64,
+		       cause->is_send ? "sending" : "receiving", cause->frame);
 	if (cause->slot >= 0)
 		printf(", slot %d", cause->slot);
 	if (cause->offset_bytes >= 0)
 		printf(", stream offset %" PRId64, cause->offset_bytes);
 	if (end->wrong_at >= 0)
-		printf("\n     check   the first wrong byte is at stream offset "
-		       "%" PRId64, end->wrong_at);
+		printf("\n     check   the first wrong byte is at stream "
+		       "offset "
+		       "%" PRId64,
+		       end->wrong_at);
 	if (end->wrong_at >= 0 && end->wrong_from >= 0)
 		printf(":\n             it holds what belongs at %" PRId64
-		       " (%+" PRId64 " B)", end->wrong_from,
-		       end->wrong_from - end->wrong_at);
+		       " (%+" PRId64 " B)",
+		       end->wrong_from, end->wrong_from - end->wrong_at);
 	else if (end->wrong_at >= 0)
 		printf(":\n             it holds what belongs nowhere in the "
 		       "stream");
@@ -81,8 +83,9 @@ static void tell_ends(const struct fault_run *run)
 
 		if (end->verdict == FAULT_PASS)
 			printf("  %c  pass, sent %" PRIu64 " B, received and "
-			       "checked %" PRIu64 " B\n", 'a' + side,
-			       end->sent_bytes, end->received_bytes);
+			       "checked %" PRIu64 " B\n",
+			       'a' + side, end->sent_bytes,
+			       end->received_bytes);
 		else if (root < 0 || side == root)
 			tell_seen(end);
 	}
@@ -105,7 +108,8 @@ static void tell_lines(const struct fault_plan *plan,
 						   : ", and changed nothing");
 		else
 			printf("\n     never fired (%" PRIu64
-			       " events seen there)\n", faults[i].reached);
+			       " events seen there)\n",
+			       faults[i].reached);
 	}
 }
 
@@ -115,9 +119,10 @@ void fault_run_tell(const struct fault_tool *tool,
 {
 	tell_ends(run);
 	tell_lines(plan, faults);
-	printf("  %s, %.2f s\n", run->stale ? "the plan does not fit this run"
-			 : run->is_as_expected ? "as expected"
-					       : "NOT as expected",
+	printf("  %s, %.2f s\n",
+	       run->stale	     ? "the plan does not fit this run"
+	       : run->is_as_expected ? "as expected"
+				     : "NOT as expected",
 	       run->seconds);
 	if (plan->line_count) {
 		char *text = one_line(plan);
@@ -166,10 +171,9 @@ void fault_run_json(const struct fault_plan *plan, const struct fault_run *run,
 		json_array_append_new(ends, json_end(&run->end[side]));
 	for (int i = 0; i < plan->line_count; i++)
 		json_array_append_new(lines, json_line(&faults[i]));
-	root = json_pack("{s:s, s:b, s:i, s:o, s:o}", "plan",
-			 text ? text : "", "as_expected", run->is_as_expected,
-			 "stale", run->stale, "endpoints", ends, "lines",
-			 lines);
+	root = json_pack("{s:s, s:b, s:i, s:o, s:o}", "plan", text ? text : "",
+			 "as_expected", run->is_as_expected, "stale",
+			 run->stale, "endpoints", ends, "lines", lines);
 	json_dumpf(root, stdout, JSON_INDENT(2));
 	printf("\n");
 	json_decref(root);

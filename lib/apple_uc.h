@@ -66,7 +66,7 @@ struct apple_uc {
 
 	bool is_live;
 	bool send_busy[UC_SLOTS_MAX];
-	uint64_t send_frame[UC_SLOTS_MAX]; /* ordinal of what is in flight */
+	uint64_t send_frame[UC_SLOTS_MAX];  /* ordinal of what is in flight */
 	uint64_t send_offset[UC_SLOTS_MAX]; /* and where it starts */
 	uint32_t sends_busy;
 	bool recv_posted[UC_SLOTS_MAX];

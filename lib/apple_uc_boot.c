@@ -24,8 +24,7 @@ static int left_ms(uint64_t now, uint64_t end)
 static int boot_failed(struct apple_uc *uc, long rc, const char *what)
 {
 	if (rc == 0)
-		return vb_fail(&uc->base, VB_PEER_GONE, -ECONNRESET,
-			       VB_NOWHERE,
+		return vb_fail(&uc->base, VB_PEER_GONE, -ECONNRESET, VB_NOWHERE,
 			       "the peer closed the bootstrap stream before "
 			       "its readiness byte");
 	return vb_fail(&uc->base, VB_PEER_GONE, (int)rc, VB_NOWHERE,
@@ -71,8 +70,8 @@ static int recv_byte(struct apple_uc *uc, uint8_t *byte, uint64_t end)
 				       VB_NOWHERE,
 				       "the peer's readiness byte did not come "
 				       "within %llu ms",
-				       (unsigned long long)
-					       uc->base.timeout_ns / 1000000);
+				       (unsigned long long)uc->base.timeout_ns /
+					       1000000);
 		boot->wait(boot->arg, false, left_ms(now, end));
 	}
 }
@@ -100,7 +99,8 @@ int uc_watch_peer(struct apple_uc *uc)
 		/* nothing crosses it once live (D-A11). */
 		return vb_fail(&uc->base, VB_PROTOCOL, -EPROTO, VB_NOWHERE,
 			       "a byte (0x%02x) on the bootstrap stream of a "
-			       "live transport", byte);
+			       "live transport",
+			       byte);
 	uc->peer_ended = true;
 	uc->peer_ended_ns = now_of(uc);
 	return 1;

@@ -41,8 +41,9 @@ int uc_post_recv(struct apple_uc *uc, uint32_t slot)
 		.length = uc->stride,
 		.lkey = uc->recv_ring.mr->lkey,
 	};
-	struct ibv_recv_wr wr = {
-		.wr_id = UC_RECV_TAG | slot, .sg_list = &sge, .num_sge = 1};
+	struct ibv_recv_wr wr = {.wr_id = UC_RECV_TAG | slot,
+				 .sg_list = &sge,
+				 .num_sge = 1};
 	struct ibv_recv_wr *bad;
 	int rc;
 
@@ -119,9 +120,9 @@ static int completion_failed(struct apple_uc *uc, const struct ibv_wc *wc)
 		uc->base.cause.wc_status = wc->status;
 	return vb_fail(&uc->base, VB_COMPLETION, -EIO, where,
 		       "%s of frame %lld (slot %u) completed with status %d: "
-		       "%s", is_recv ? "receive" : "send",
-		       (long long)where.frame, slot, wc->status,
-		       status_name(wc->status));
+		       "%s",
+		       is_recv ? "receive" : "send", (long long)where.frame,
+		       slot, wc->status, status_name(wc->status));
 }
 
 static int send_completed(struct apple_uc *uc, const struct ibv_wc *wc)
@@ -129,7 +130,8 @@ static int send_completed(struct apple_uc *uc, const struct ibv_wc *wc)
 	if (wc->wr_id >= uc->slots || !uc->send_busy[wc->wr_id])
 		return vb_fail(&uc->base, VB_PROTOCOL, -EPROTO, VB_NOWHERE,
 			       "send completion for wr_id 0x%llx, which is not "
-			       "in flight", (unsigned long long)wc->wr_id);
+			       "in flight",
+			       (unsigned long long)wc->wr_id);
 	uc->send_busy[wc->wr_id] = false;
 	uc->sends_busy--;
 	return 0;
@@ -145,7 +147,8 @@ static int recv_completed(struct apple_uc *uc, const struct ibv_wc *wc)
 	if (slot >= uc->slots || !uc->recv_posted[slot])
 		return vb_fail(&uc->base, VB_PROTOCOL, -EPROTO, VB_NOWHERE,
 			       "receive completion for wr_id 0x%llx, which is "
-			       "not posted", (unsigned long long)wc->wr_id);
+			       "not posted",
+			       (unsigned long long)wc->wr_id);
 	if (wc->byte_len != uc->stride || wc->opcode != IBV_WC_RECV)
 		return vb_fail(&uc->base, VB_PROTOCOL, -EPROTO,
 			       at_recv(uc, (int)slot),
@@ -212,9 +215,9 @@ static struct vb_where at_wait(const struct apple_uc *uc,
 {
 	return (struct vb_where){
 		.is_send = wait->is_send,
-		.offset_bytes = (int64_t)(wait->is_send
-						  ? uc->base.sent_bytes
-						  : uc->base.received_bytes),
+		.offset_bytes =
+			(int64_t)(wait->is_send ? uc->base.sent_bytes
+						: uc->base.received_bytes),
 		.frame = (int64_t)(wait->is_send ? uc->frames_sent
 						 : uc->frames_received),
 		.slot = -1,
@@ -228,8 +231,8 @@ static int timed_out(struct apple_uc *uc, const struct uc_wait *wait,
 
 	return vb_fail(&uc->base, VB_TIMEOUT, -ETIMEDOUT, where,
 		       "%s: nothing moved for %llu ms; waiting at stream "
-		       "offset %lld for frame %lld", wait->what,
-		       (unsigned long long)(idle_ns / 1000000),
+		       "offset %lld for frame %lld",
+		       wait->what, (unsigned long long)(idle_ns / 1000000),
 		       (long long)where.offset_bytes, (long long)where.frame);
 }
 
@@ -239,8 +242,9 @@ static int peer_gone(struct apple_uc *uc, const struct uc_wait *wait)
 
 	return vb_fail(&uc->base, VB_PEER_GONE, -ECONNRESET, where,
 		       "%s: the peer closed the connection; stream offset "
-		       "%lld, frame %lld", wait->what,
-		       (long long)where.offset_bytes, (long long)where.frame);
+		       "%lld, frame %lld",
+		       wait->what, (long long)where.offset_bytes,
+		       (long long)where.frame);
 }
 
 int uc_wait_once(struct apple_uc *uc, struct uc_wait *wait)
@@ -259,8 +263,6 @@ int uc_wait_once(struct apple_uc *uc, struct uc_wait *wait)
 		wait->watched_ns = now;
 	}
 	idle = now - wait->since_ns;
-	if (idle >= uc->base.timeout_ns)
-		return timed_out(uc, wait, idle);
 	if (now - wait->watched_ns >= UC_WATCH_NS) {
 		wait->watched_ns = now;
 		rc = uc_watch_peer(uc);
@@ -268,9 +270,11 @@ int uc_wait_once(struct apple_uc *uc, struct uc_wait *wait)
 			return rc;
 	}
 	/* Its end may overtake its last frames: drain for a while (D-A6). */
-	if (uc->peer_ended && now - uc->peer_ended_ns >= uc->base.grace_ns &&
-	    idle >= uc->base.grace_ns)
+	if (uc->peer_ended && idle >= uc->base.grace_ns &&
+	    now - uc->peer_ended_ns >= uc->base.grace_ns)
 		return peer_gone(uc, wait);
+	if (idle >= uc->base.timeout_ns)
+		return timed_out(uc, wait, idle);
 	runtime->idle(runtime->arg, idle);
 	return 0;
 }
@@ -361,8 +365,10 @@ static int consume(struct apple_uc *uc, uint8_t *to, size_t size,
 	uint32_t left = queued->len - queued->off;
 	uint32_t take = size < left ? (uint32_t)size : left;
 
-	memcpy(to, uc_slot(uc, &uc->recv_ring, queued->slot) +
-			   sizeof(struct uc_header) + queued->off, take);
+	memcpy(to,
+	       uc_slot(uc, &uc->recv_ring, queued->slot) +
+		       sizeof(struct uc_header) + queued->off,
+	       take);
 	queued->off += take;
 	*taken = take;
 	uc->base.received_bytes += take;

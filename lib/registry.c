@@ -35,8 +35,8 @@ static bool find_port(struct walk *walk, struct vb_found *found)
 		return false;
 	for (unsigned port = 1; port <= attr.phys_port_cnt; port++) {
 		found->port_num = (uint8_t)port;
-		if (vb_query_port(walk->verbs, found->context,
-				  found->port_num, &found->port) != 0 ||
+		if (vb_query_port(walk->verbs, found->context, found->port_num,
+				  &found->port) != 0 ||
 		    found->port.state != IBV_PORT_ACTIVE)
 			continue;
 		walk->active_ports++;

@@ -8,9 +8,9 @@
 
 /* Spinning is cheap for a reply that is microseconds away, and ruinous when
  * the peer needs this very core; so it is short. */
-#define SPIN_NS	   20000u
-#define YIELD_NS   2000000u
-#define SLEEP_NS   200000
+#define SPIN_NS	 20000u
+#define YIELD_NS 2000000u
+#define SLEEP_NS 200000
 
 static uint64_t default_now(void *arg)
 {

@@ -34,7 +34,8 @@ struct vb_where {
 	int slot;
 };
 
-#define VB_NOWHERE ((struct vb_where){.offset_bytes = -1, .frame = -1, .slot = -1})
+#define VB_NOWHERE \
+	((struct vb_where){.offset_bytes = -1, .frame = -1, .slot = -1})
 
 /* Latch the first failure and return its errno; later ones change nothing. */
 int vb_fail(struct vb_transport *t, enum vb_code code, int error,

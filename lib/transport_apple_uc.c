@@ -123,7 +123,8 @@ static int find_device(struct apple_uc *uc, const struct vb_options *options)
 		if (rc)
 			return vb_fail(&uc->base, VB_NO_DEVICE, rc, VB_NOWHERE,
 				       "the bootstrap socket has no local IP "
-				       "address: %s", strerror(-rc));
+				       "address: %s",
+				       strerror(-rc));
 	}
 	rc = vb_verbs_get(options->verbs, &uc->verbs);
 	if (rc)
@@ -348,14 +349,14 @@ int vb_probe(const struct vb_options *options, uint8_t caps[VB_CAPS_BYTES],
 	uc->base.ops = &uc_ops;
 	uc->base.cause.slot = -1;
 	uc->base.runtime = vb_runtime_or_default(&options->runtime);
-	uc->base.boot = options->boot ? *options->boot
-				      : vb_boot_socket(options->fd);
-	uc->base.timeout_ns = options->timeout_ns ? options->timeout_ns
-						  : DEFAULT_TIMEOUT_NS;
-	uc->base.grace_ns = options->grace_ns ? options->grace_ns
-					      : DEFAULT_GRACE_NS;
-	uc->stride = options->stride_bytes ? options->stride_bytes
-					   : UC_STRIDE_BYTES;
+	uc->base.boot =
+		options->boot ? *options->boot : vb_boot_socket(options->fd);
+	uc->base.timeout_ns =
+		options->timeout_ns ? options->timeout_ns : DEFAULT_TIMEOUT_NS;
+	uc->base.grace_ns =
+		options->grace_ns ? options->grace_ns : DEFAULT_GRACE_NS;
+	uc->stride =
+		options->stride_bytes ? options->stride_bytes : UC_STRIDE_BYTES;
 	uc->slots = options->slots ? options->slots : UC_SLOTS;
 	uc->pending = -1;
 	rc = check_options(uc);

@@ -38,7 +38,7 @@ enum vb_code {
 
 struct vb_cause {
 	enum vb_code code;
-	int error;   /* the negative errno that calls return */
+	int error;    /* the negative errno that calls return */
 	bool is_send; /* seen on the sending side of this end */
 	/* Where: bytes of the stream that were in order before it; the
 	 * ordinal of the frame (one SEND of a whole stride) in its direction;
@@ -46,7 +46,7 @@ struct vb_cause {
 	int64_t offset_bytes;
 	int64_t frame;
 	int slot;
-	int wc_status; /* enum ibv_wc_status, for VB_COMPLETION */
+	int wc_status;	/* enum ibv_wc_status, for VB_COMPLETION */
 	char text[192]; /* one line, for people */
 };
 
@@ -83,11 +83,11 @@ struct vb_options {
 	const struct vb_boot *boot; /* NULL: the socket itself */
 	struct vb_verbs *verbs;	    /* NULL: libibverbs.so.1 */
 	struct vb_runtime runtime;
-	uint8_t gid[16];	/* all zero: the socket's local address */
-	uint64_t timeout_ns;	/* without progress; 0: 30 s */
-	uint64_t grace_ns;	/* after the peer's end; 0: 100 ms */
-	uint32_t stride_bytes;	/* 0: 131072, as ggml-rpc; whole frames */
-	uint32_t slots;		/* 0: 16; rings hold so many strides */
+	uint8_t gid[16];       /* all zero: the socket's local address */
+	uint64_t timeout_ns;   /* without progress; 0: 30 s */
+	uint64_t grace_ns;     /* after the peer's end; 0: 100 ms */
+	uint32_t stride_bytes; /* 0: 131072, as ggml-rpc; whole frames */
+	uint32_t slots;	       /* 0: 16; rings hold so many strides */
 };
 
 /*

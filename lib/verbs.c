@@ -16,9 +16,9 @@
 static int resolve(struct vb_verbs *verbs)
 {
 	/* dlsym gives an object pointer; POSIX says it holds a function's. */
-#define X(name, result, arguments)                                             \
-	*(void **)&verbs->name = dlsym(verbs->library, "ibv_" #name);          \
-	if (!verbs->name)                                                      \
+#define X(name, result, arguments)                                    \
+	*(void **)&verbs->name = dlsym(verbs->library, "ibv_" #name); \
+	if (!verbs->name)                                             \
 		return -ENODEV;
 	VB_VERBS(X)
 #undef X

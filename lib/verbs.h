@@ -18,8 +18,7 @@
 	X(get_device_name, const char *, (struct ibv_device *))                \
 	X(open_device, struct ibv_context *, (struct ibv_device *))            \
 	X(close_device, int, (struct ibv_context *))                           \
-	X(query_device, int,                                                   \
-	  (struct ibv_context *, struct ibv_device_attr *))                    \
+	X(query_device, int, (struct ibv_context *, struct ibv_device_attr *)) \
 	X(query_port, int,                                                     \
 	  (struct ibv_context *, uint8_t, struct _compat_ibv_port_attr *))     \
 	X(query_gid, int,                                                      \

@@ -15,7 +15,7 @@ static int class_of(size_t bytes)
 	int class = 0;
 
 	while (((size_t)1 << (class + MIN_SHIFT)) < bytes)
-		class++;
+		class ++;
 	return class;
 }
 

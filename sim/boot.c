@@ -51,8 +51,8 @@ __attribute__((constructor)) static void start(void)
 {
 	char error[SIM_ERROR_MAX];
 	const char *side = getenv("VERBENA_HOST");
-	struct sim_world_config config = {
-		.name = getenv("VERBENA_WORLD"), .is_passive = true};
+	struct sim_world_config config = {.name = getenv("VERBENA_WORLD"),
+					  .is_passive = true};
 
 	find(&real_send, "send");
 	find(&real_recv, "recv");

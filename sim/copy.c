@@ -39,8 +39,7 @@ static bool next_piece(struct cursor *c, struct piece *piece)
 		c->from++;
 		c->from_done = 0;
 	}
-	while (c->to < copy->to_count &&
-	       c->to_done == copy->to[c->to].length) {
+	while (c->to < copy->to_count && c->to_done == copy->to[c->to].length) {
 		c->to++;
 		c->to_done = 0;
 	}
@@ -105,8 +104,8 @@ static enum sim_copy_result move_bounced(struct sim_world *w,
 	enum sim_copy_result rc = SIM_COPY_OK;
 
 	while (piece.length && rc == SIM_COPY_OK) {
-		uint64_t n = piece.length < BOUNCE_SIZE ? piece.length
-							: BOUNCE_SIZE;
+		uint64_t n =
+			piece.length < BOUNCE_SIZE ? piece.length : BOUNCE_SIZE;
 		struct piece in = {piece.from, (uintptr_t)buffer, n};
 		struct piece out = {(uintptr_t)buffer, piece.to, n};
 

@@ -31,8 +31,7 @@ int sim_mr_dereg(struct sim_ctx *ctx, uint32_t mr);
  * `access`; else NULL. The result is good while the caller holds a lock of a
  * queue pair of that process: dereg waits for those. */
 const struct sim_mr *sim_mr_check(struct sim_world *w, uint32_t pd,
-				  const struct sim_sge *range,
-				  uint32_t access);
+				  const struct sim_sge *range, uint32_t access);
 
 int sim_channel_create(struct sim_ctx *ctx, uint32_t *channel, int *fd);
 int sim_channel_destroy(struct sim_ctx *ctx, uint32_t channel);
@@ -101,7 +100,7 @@ enum sim_copy_result {
 	SIM_COPY_OK,
 	SIM_COPY_BAD_SOURCE,
 	SIM_COPY_BAD_TARGET,
-	SIM_COPY_GONE,	   /* a process ended under us */
+	SIM_COPY_GONE,	  /* a process ended under us */
 	SIM_COPY_REFUSED, /* process_vm_* is not permitted here */
 };
 struct sim_copy {

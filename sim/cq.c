@@ -114,11 +114,12 @@ void sim_cq_push(struct sim_world *w, uint32_t handle,
 	sim_lock(&cq->lock);
 	if (cq->tail - cq->head >= cq->depth) {
 		atomic_store(&cq->is_overrun, 1);
-		sim_diag("cq", "5.7: a queue must hold all completions that "
+		sim_diag("cq",
+			 "5.7: a queue must hold all completions that "
 			 "can be outstanding",
 			 "overrun of a queue of %u: completion of wr_id 0x%llx "
-			 "is lost and the queue is dead", cq->depth,
-			 (unsigned long long)cqe->wr_id);
+			 "is lost and the queue is dead",
+			 cq->depth, (unsigned long long)cqe->wr_id);
 	} else {
 		*entry(w, cq, cq->tail) = *cqe;
 		atomic_store_explicit(&cq->tail, cq->tail + 1,
@@ -255,7 +256,8 @@ void sim_cq_arm(struct sim_ctx *ctx, struct sim_cq *cq, bool solicited_only)
 	/* mlx5's arm carries the consumer index, so that what is there but
 	 * unpolled raises the event (section 10, correction 6). */
 	if (cq->channel && !sim_cq_is_empty(cq) &&
-	    sim_model_of(sim_host_of(ctx->world, ctx->host))->arm_sees_unpolled) {
+	    sim_model_of(sim_host_of(ctx->world, ctx->host))
+		    ->arm_sees_unpolled) {
 		atomic_store(&cq->armed, SIM_ARM_NONE);
 		sim_notify(ctx->world, cq->channel, cq->cookie);
 	}

@@ -95,8 +95,8 @@ static void set_deadline(struct sim_cq *cq, uint64_t due)
 {
 	uint64_t have = atomic_load(&cq->deadline_ns);
 
-	while (due < have && !atomic_compare_exchange_weak(&cq->deadline_ns,
-							   &have, due))
+	while (due < have &&
+	       !atomic_compare_exchange_weak(&cq->deadline_ns, &have, due))
 		;
 }
 
@@ -122,11 +122,13 @@ static void wait_until(struct delivery *d, uint64_t due)
 /* The RNR timer codes of 5.9, in units of 10 µs. */
 static uint64_t rnr_ns(uint8_t code)
 {
-	static const uint32_t units[32] = {
-		65536, 1,    2,	   3,	 4,    6,     8,     12,
-		16,    24,   32,   48,	 64,   96,    128,   192,
-		256,   384,  512,  768,	 1024, 1536,  2048,  3072,
-		4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
+	static const uint32_t units[32] = {65536, 1,	2,     3,     4,
+					   6,	  8,	12,    16,    24,
+					   32,	  48,	64,    96,    128,
+					   192,	  256,	384,   512,   768,
+					   1024,  1536, 2048,  3072,  4096,
+					   6144,  8192, 12288, 16384, 24576,
+					   32768, 49152};
 
 	return (uint64_t)units[code & 31] * 10000;
 }
@@ -210,30 +212,32 @@ static bool reaches(const struct sim_host *from, const struct ibv_ah_attr *ah,
 	return false;
 }
 
+/* The queue pair this one is connected to, if there is a path to it. */
 static struct sim_qp *find_peer(struct delivery *d)
 {
 	struct sim_qp *qp = d->qp;
 	struct sim_qp *peer = sim_qp_by_num(d->w, qp->attr.dest_qp_num);
 
-	if (!peer || peer->type != qp->type ||
-	    peer->attr.dest_qp_num != qp->qp_num)
+	if (!peer || peer->type != qp->type)
 		return NULL;
 	if (d->model->is_point_to_point && peer->object.host == qp->object.host)
 		return NULL;
 	if (!reaches(d->host, &qp->attr.ah_attr,
 		     sim_host_of(d->w, peer->object.host)))
 		return NULL;
-	if (d->model->psn_ok && !d->model->psn_ok(d->host, qp, peer))
-		return NULL;
 	return peer;
 }
 
-static bool takes_messages(const struct sim_qp *qp)
+/* With the peer's receive lock held: is it up, and connected to us? */
+static bool takes_messages(struct delivery *d)
 {
-	uint32_t state = atomic_load(&qp->state);
+	const struct sim_qp *peer = d->peer;
+	uint32_t state = atomic_load(&peer->state);
 
-	return atomic_load(&qp->object.handle) && state >= IBV_QPS_RTR &&
-	       state <= IBV_QPS_SQE;
+	return atomic_load(&peer->object.handle) && state >= IBV_QPS_RTR &&
+	       state <= IBV_QPS_SQE &&
+	       peer->attr.dest_qp_num == d->qp->qp_num &&
+	       (!d->model->psn_ok || d->model->psn_ok(d->host, d->qp, peer));
 }
 
 /* --- moving the bytes --------------------------------------------------- */
@@ -243,9 +247,9 @@ static uint64_t bus_address(const struct sim_mr *mr, uint64_t addr)
 	uint64_t at = mr->addr + (addr - mr->iova);
 
 	/* R6: the high half is the region's, the low half the address's. */
-	return mr->is_aliased ? (mr->addr & ~0xffffffffull) |
-					(at & 0xffffffffull)
-			      : at;
+	return mr->is_aliased
+		       ? (mr->addr & ~0xffffffffull) | (at & 0xffffffffull)
+		       : at;
 }
 
 /* The spans of a request's sges, up to `len` bytes; -1 on a bad key. */
@@ -314,10 +318,11 @@ static bool poke(struct delivery *d, const struct sim_fault *fault)
 	for (int i = 0; i < d->to_count; skip -= d->to[i++].length) {
 		struct sim_span far = {d->to[i].addr + skip, 1};
 		struct sim_span near = {(uintptr_t)&old, 1};
-		struct sim_copy in = {d->peer->object.proc, d->w->proc,
-				      &far, &near, 1, 1};
+		struct sim_copy in = {
+			d->peer->object.proc, d->w->proc, &far, &near, 1, 1};
 		struct sim_copy out = {d->w->proc, d->peer->object.proc,
-				       &near, &far, 1, 1};
+				       &near,	   &far,
+				       1,	   1};
 
 		if (skip >= d->to[i].length)
 			continue;
@@ -338,8 +343,7 @@ static bool poke(struct delivery *d, const struct sim_fault *fault)
 static struct sim_fault *take_fault(struct delivery *d, enum sim_effect effect,
 				    uint64_t *ordinal)
 {
-	struct sim_fault *fault =
-		sim_tap_take(d->w, &d->wqe->tx_mask, effect);
+	struct sim_fault *fault = sim_tap_take(d->w, &d->wqe->tx_mask, effect);
 
 	*ordinal = d->wqe->tx_ordinal;
 	if (fault)
@@ -478,7 +482,7 @@ static bool fill_receive(struct delivery *d)
 {
 	struct sim_qp *peer = d->peer;
 	struct sim_wqe *recv = sim_wqe_at(d->w, &peer->rq, peer->rq.head);
-	struct sim_fit fit = {d->len, recv->len, recv->wr_id, peer->qp_num};
+	struct sim_fit fit = {d->len, recv->len, peer->rq.head, peer->qp_num};
 	enum ibv_wc_status status =
 		d->model->fit(sim_host_of(d->w, peer->object.host), &fit);
 	enum sim_copy_result copied = SIM_COPY_OK;
@@ -487,8 +491,7 @@ static bool fill_receive(struct delivery *d)
 		misfit(d, recv, status, IBV_WC_REM_INV_REQ_ERR);
 		return true;
 	}
-	d->to_count = spans_of(d->w, peer, recv, IBV_ACCESS_LOCAL_WRITE,
-			       d->to);
+	d->to_count = spans_of(d->w, peer, recv, IBV_ACCESS_LOCAL_WRITE, d->to);
 	if (d->to_count < 0) {
 		misfit(d, recv, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
 		return true;
@@ -534,7 +537,7 @@ static bool meet(struct delivery *d)
 	bool has_recv, goes_on;
 
 	sim_lock(&peer->rq_lock);
-	if (!takes_messages(peer)) {
+	if (!takes_messages(d)) {
 		sim_unlock(&peer->rq_lock);
 		return no_answer(d);
 	}
@@ -573,8 +576,8 @@ static void tap_head(struct delivery *d)
 		return;
 	wqe->flags |= SIM_WQE_TAPPED;
 	wqe->tx_ordinal = d->qp->tx_count++;
-	wqe->tx_mask = sim_tap_message(d->w, d->qp, SIM_SITE_QP_TX,
-				       wqe->tx_ordinal);
+	wqe->tx_mask =
+		sim_tap_message(d->w, d->qp, SIM_SITE_QP_TX, wqe->tx_ordinal);
 	/* R21, knob: completed while it may still wait for credit. */
 	if (d->model->completes_at_post &&
 	    d->model->completes_at_post(d->host) &&
@@ -657,7 +660,7 @@ void sim_send_progress(struct sim_world *w, struct sim_qp *qp)
 
 void sim_kick_sender(struct sim_world *w, struct sim_qp *qp)
 {
-	struct sim_qp *sender = sim_qp_by_num(w, qp->attr.dest_qp_num);
+	struct sim_qp *sender = sim_qp_by_num(w, atomic_load(&qp->dest));
 
 	if (sender && has_work(sender))
 		sim_send_progress(w, sender);
@@ -666,7 +669,7 @@ void sim_kick_sender(struct sim_world *w, struct sim_qp *qp)
 /* A peer that does not answer may be dead; then its objects go first. */
 static void look_for_the_dead(struct sim_world *w, struct sim_qp *qp)
 {
-	struct sim_qp *peer = sim_qp_by_num(w, qp->attr.dest_qp_num);
+	struct sim_qp *peer = sim_qp_by_num(w, atomic_load(&qp->dest));
 	uint32_t proc = peer ? peer->object.proc : 0;
 
 	if (proc && proc != w->proc && !sim_proc_is_alive(&w->seg->proc[proc]))
@@ -681,11 +684,13 @@ void sim_run_timers(struct sim_world *w, struct sim_cq *cq, uint64_t now_ns)
 	for (uint32_t i = 0; i < SIM_QP_MAX; i++) {
 		struct sim_qp *qp = &w->seg->qp[i];
 
-		if (!atomic_load(&qp->object.handle) ||
-		    qp->send_cq != handle || !qp->wait_until_ns)
+		uint64_t due = atomic_load(&qp->wait_until_ns);
+
+		if (!atomic_load(&qp->object.handle) || qp->send_cq != handle ||
+		    !due)
 			continue;
-		if (qp->wait_until_ns > now_ns) {
-			set_deadline(cq, qp->wait_until_ns);
+		if (due > now_ns) {
+			set_deadline(cq, due);
 			continue;
 		}
 		look_for_the_dead(w, qp);

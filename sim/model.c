@@ -174,8 +174,8 @@ void sim_model_cable(struct sim_host host[SIM_HOST_COUNT])
 
 	for (int end = 0; end < SIM_HOST_COUNT; end++) {
 		int far = 1 - end;
-		bool up = fits && host[end].active_port &&
-			  host[far].active_port;
+		bool up =
+			fits && host[end].active_port && host[far].active_port;
 
 		if (host[end].active_port)
 			host[end].port[host[end].active_port - 1].state =

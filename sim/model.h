@@ -40,7 +40,8 @@ struct sim_model {
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port;
 	uint32_t gid_type;  /* enum ibv_gid_type of ibv_query_gid_ex */
-	int gid_sysfs_type; /* 0 IB or RoCE v1, 1 RoCE v2 (ibv_query_gid_type) */
+	int gid_sysfs_type; /* 0 IB or RoCE v1, 1 RoCE v2 (ibv_query_gid_type)
+			     */
 	const struct sim_knob *knobs;
 	int knob_count;
 
@@ -79,7 +80,7 @@ struct sim_model {
 	/* A cable has two ends: no path from a host to itself (R42). */
 	bool is_point_to_point;
 	const uint8_t *vendor_err; /* by wc status; NULL: always 0 */
-	bool fails_qp_on_misfit; /* else only that receive fails (R17) */
+	bool fails_qp_on_misfit;   /* else only that receive fails (R17) */
 	/* UC: a misfit is lost without a completion. NULL: it completes. */
 	bool (*drops_misfit)(const struct sim_host *host);
 	/* May a datagram of this PSN setting pass (R32)? NULL: yes. */
@@ -101,8 +102,8 @@ struct sim_model {
 };
 
 /* Registers a model; ends its file. */
-#define SIM_MODEL(model)                                                       \
-	static const struct sim_model *const model##_entry                     \
+#define SIM_MODEL(model)                                   \
+	static const struct sim_model *const model##_entry \
 		__attribute__((used, section("sim_models"))) = &(model)
 
 const struct sim_model *sim_model_of(const struct sim_host *host);

@@ -89,11 +89,14 @@ static int check_qp(const struct sim_qp_request *request)
 	if (type == IBV_QPT_RC && sim_knob(request->host, RC_REFUSAL) == 1)
 		type = IBV_QPT_UC; /* refused later, at RTR */
 	if (type != IBV_QPT_UC) {
-		sim_diag(NAME, type == IBV_QPT_UD ? "R2: measured on hardware"
-						  : "R1: TN3205",
+		sim_diag(NAME,
+			 type == IBV_QPT_UD ? "R2: measured on hardware"
+					    : "R1: TN3205",
 			 "create_qp refused: type %s (%u), the device has UC "
-			 "only", type <= IBV_QPT_UD && types[type]
-					 ? types[type] : "unknown", type);
+			 "only",
+			 type <= IBV_QPT_UD && types[type] ? types[type]
+							   : "unknown",
+			 type);
 		return -EOPNOTSUPP;
 	}
 	if (attr->srq) {
@@ -139,11 +142,11 @@ static bool crosses_4g(uint64_t addr, uint64_t length)
 	return length && (addr >> 32) != ((addr + length - 1) >> 32);
 }
 
-static int check_mr(const struct sim_host *host, uint64_t addr,
-		    uint64_t length, uint32_t access)
+static int check_mr(const struct sim_host *host, uint64_t addr, uint64_t length,
+		    uint32_t access)
 {
-	const uint32_t remote = IBV_ACCESS_REMOTE_READ |
-				IBV_ACCESS_REMOTE_WRITE;
+	const uint32_t remote =
+		IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
 	uint64_t align = (uint64_t)sim_knob(host, MR_ALIGN);
 	int mode = sim_knob(host, MR_4G);
 
@@ -248,14 +251,15 @@ static int check_send(const struct sim_host *host, const struct sim_qp *qp,
 	if (wr->opcode != IBV_WR_SEND && sim_knob(host, OTHER_OPCODES) == 0) {
 		sim_diag(NAME, "R24: TN3205",
 			 "post_send refused on qp 0x%x: opcode %d, the device "
-			 "has SEND only", qp->qp_num, wr->opcode);
+			 "has SEND only",
+			 qp->qp_num, wr->opcode);
 		return -EOPNOTSUPP;
 	}
 	if (len > MESSAGE_MAX) {
 		sim_diag(NAME, "R11: TN3205",
 			 "post_send refused on qp 0x%x: %llu bytes, a message "
-			 "has at most %llu", qp->qp_num,
-			 (unsigned long long)len,
+			 "has at most %llu",
+			 qp->qp_num, (unsigned long long)len,
 			 (unsigned long long)MESSAGE_MAX);
 		return -EINVAL;
 	}
@@ -370,32 +374,34 @@ static const struct sim_model apple_tb = {
 	.device_name = "rdma_en5",
 	.node_type = IBV_NODE_CA,
 	.transport_type = THUNDERBOLT,
-	.attr = {
-		.fw_ver = "1.0",
-		.max_mr_size = MR_ADVERTISED_MAX,
-		.page_size_cap = FRAME_BYTES,
-		.vendor_id = 0x05ac,
-		.max_qp_wr = FRAMES_MAX,
-		.max_sge = 1,
-		.max_sge_rd = 1,
-		.max_cq = 11,
-		.max_cqe = 65535,
-		.max_mr = 100,
-		.max_pd = 11,
-		.atomic_cap = IBV_ATOMIC_NONE,
-		.max_pkeys = 1,
-	},
-	.port = {
-		.max_mtu = IBV_MTU_4096,
-		.active_mtu = IBV_MTU_4096,
-		.gid_tbl_len = SIM_GID_MAX,
-		.max_msg_sz = 0x1000000,
-		.pkey_tbl_len = 1,
-		.active_width = 4, /* 8X */
-		.active_speed = 4, /* 10.0 Gbps */
-		.phys_state = 5,
-		.link_layer = THUNDERBOLT,
-	},
+	.attr =
+		{
+			.fw_ver = "1.0",
+			.max_mr_size = MR_ADVERTISED_MAX,
+			.page_size_cap = FRAME_BYTES,
+			.vendor_id = 0x05ac,
+			.max_qp_wr = FRAMES_MAX,
+			.max_sge = 1,
+			.max_sge_rd = 1,
+			.max_cq = 11,
+			.max_cqe = 65535,
+			.max_mr = 100,
+			.max_pd = 11,
+			.atomic_cap = IBV_ATOMIC_NONE,
+			.max_pkeys = 1,
+		},
+	.port =
+		{
+			.max_mtu = IBV_MTU_4096,
+			.active_mtu = IBV_MTU_4096,
+			.gid_tbl_len = SIM_GID_MAX,
+			.max_msg_sz = 0x1000000,
+			.pkey_tbl_len = 1,
+			.active_width = 4, /* 8X */
+			.active_speed = 4, /* 10.0 Gbps */
+			.phys_state = 5,
+			.link_layer = THUNDERBOLT,
+		},
 	.gid_type = IBV_GID_TYPE_ROCE_V2, /* R36 */
 	.gid_sysfs_type = 1,
 	.knobs = knobs,

@@ -47,19 +47,19 @@ static int check_qp(const struct sim_qp_request *request)
 	    cap->max_recv_wr > 32768) {
 		sim_diag(NAME, "2.2, 2.9",
 			 "create_qp refused: %u/%u requests, %u/%u sges, %u "
-			 "inline bytes asked", cap->max_send_wr,
-			 cap->max_recv_wr, cap->max_send_sge,
+			 "inline bytes asked",
+			 cap->max_send_wr, cap->max_recv_wr, cap->max_send_sge,
 			 cap->max_recv_sge, cap->max_inline_data);
 		return -EINVAL;
 	}
 	return 0;
 }
 
-static int check_mr(const struct sim_host *host, uint64_t addr,
-		    uint64_t length, uint32_t access)
+static int check_mr(const struct sim_host *host, uint64_t addr, uint64_t length,
+		    uint32_t access)
 {
-	const uint32_t writes = IBV_ACCESS_REMOTE_WRITE |
-				IBV_ACCESS_REMOTE_ATOMIC;
+	const uint32_t writes =
+		IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 	const uint32_t known = IBV_ACCESS_LOCAL_WRITE | writes |
 			       IBV_ACCESS_REMOTE_READ |
 			       IBV_ACCESS_OPTIONAL_RANGE;
@@ -73,7 +73,8 @@ static int check_mr(const struct sim_host *host, uint64_t addr,
 	if ((access & writes) && !(access & IBV_ACCESS_LOCAL_WRITE)) {
 		sim_diag(NAME, "3.1",
 			 "reg_mr refused: remote writes (0x%x) need "
-			 "LOCAL_WRITE", access);
+			 "LOCAL_WRITE",
+			 access);
 		return -EINVAL;
 	}
 	if (addr + length < addr || (length == 0 && addr % 4096 == 0))
@@ -96,9 +97,10 @@ static int check_modify(const struct sim_host *host, const struct sim_qp *qp,
 		return -EINVAL;
 	if ((mask & IBV_QP_AV) && attr->ah_attr.is_global &&
 	    attr->ah_attr.grh.sgid_index >= host->gid_count) {
-		sim_diag(NAME, "3.1", "modify_qp refused: sgid_index %d of a "
-			 "table of %d", attr->ah_attr.grh.sgid_index,
-			 host->gid_count);
+		sim_diag(NAME, "3.1",
+			 "modify_qp refused: sgid_index %d of a "
+			 "table of %d",
+			 attr->ah_attr.grh.sgid_index, host->gid_count);
 		return -EINVAL;
 	}
 	return 0;
@@ -156,10 +158,10 @@ static bool psn_ok(const struct sim_host *host, const struct sim_qp *from,
 
 /* Seen in public logs, or unconfirmed where the spec says so (3.5). */
 static const uint8_t vendor_errs[] = {
-	[IBV_WC_LOC_LEN_ERR] = 0x68,	   [IBV_WC_LOC_PROT_ERR] = 0x51,
-	[IBV_WC_WR_FLUSH_ERR] = 0xf9,	   [IBV_WC_REM_INV_REQ_ERR] = 0x8a,
-	[IBV_WC_REM_ACCESS_ERR] = 0x88,	   [IBV_WC_REM_OP_ERR] = 0x89,
-	[IBV_WC_RETRY_EXC_ERR] = 0x81,	   [IBV_WC_RNR_RETRY_EXC_ERR] = 0x87,
+	[IBV_WC_LOC_LEN_ERR] = 0x68,	    [IBV_WC_LOC_PROT_ERR] = 0x51,
+	[IBV_WC_WR_FLUSH_ERR] = 0xf9,	    [IBV_WC_REM_INV_REQ_ERR] = 0x8a,
+	[IBV_WC_REM_ACCESS_ERR] = 0x88,	    [IBV_WC_REM_OP_ERR] = 0x89,
+	[IBV_WC_RETRY_EXC_ERR] = 0x81,	    [IBV_WC_RNR_RETRY_EXC_ERR] = 0x87,
 	[IBV_WC_TM_RNDV_INCOMPLETE] = 0x00,
 };
 
@@ -191,50 +193,52 @@ static const struct sim_model mlx5 = {
 	.device_name = "mlx5_0",
 	.node_type = IBV_NODE_CA,
 	.transport_type = IBV_TRANSPORT_IB,
-	.attr = {
-		.fw_ver = "16.35.2000",
-		.max_mr_size = UINT64_MAX,
-		.page_size_cap = 0xfffffffffffff000ull,
-		.vendor_id = 0x02c9,
-		.vendor_part_id = 4119,
-		.max_qp_wr = 32768,
-		.device_cap_flags = 0xe5721c36,
-		.max_sge = 30,
-		.max_sge_rd = 30,
-		.max_cq = 16777216,
-		.max_cqe = 4194303,
-		.max_mr = 16777216,
-		.max_pd = 16777216,
-		.max_qp_rd_atom = 16,
-		.max_res_rd_atom = 4194304,
-		.max_qp_init_rd_atom = 16,
-		.atomic_cap = IBV_ATOMIC_HCA,
-		.max_mw = 16777216,
-		.max_mcast_grp = 2097152,
-		.max_mcast_qp_attach = 240,
-		.max_total_mcast_qp_attach = 503316480,
-		.max_ah = 2147483647,
-		.max_srq = 8388608,
-		.max_srq_wr = 32767,
-		.max_srq_sge = 31,
-		.max_pkeys = 128,
-		.local_ca_ack_delay = 16,
-	},
-	.port = {
-		.max_mtu = IBV_MTU_4096,
-		.active_mtu = IBV_MTU_4096,
-		.gid_tbl_len = SIM_GID_MAX,
-		.port_cap_flags = 0x2651e848,
-		.max_msg_sz = 0x40000000,
-		.pkey_tbl_len = 128,
-		.sm_lid = 1,
-		.max_vl_num = 4,
-		.subnet_timeout = 18,
-		.active_width = 2,  /* 4X */
-		.active_speed = 32, /* 25 Gbps a lane */
-		.phys_state = 5,
-		.link_layer = IBV_LINK_LAYER_INFINIBAND,
-	},
+	.attr =
+		{
+			.fw_ver = "16.35.2000",
+			.max_mr_size = UINT64_MAX,
+			.page_size_cap = 0xfffffffffffff000ull,
+			.vendor_id = 0x02c9,
+			.vendor_part_id = 4119,
+			.max_qp_wr = 32768,
+			.device_cap_flags = 0xe5721c36,
+			.max_sge = 30,
+			.max_sge_rd = 30,
+			.max_cq = 16777216,
+			.max_cqe = 4194303,
+			.max_mr = 16777216,
+			.max_pd = 16777216,
+			.max_qp_rd_atom = 16,
+			.max_res_rd_atom = 4194304,
+			.max_qp_init_rd_atom = 16,
+			.atomic_cap = IBV_ATOMIC_HCA,
+			.max_mw = 16777216,
+			.max_mcast_grp = 2097152,
+			.max_mcast_qp_attach = 240,
+			.max_total_mcast_qp_attach = 503316480,
+			.max_ah = 2147483647,
+			.max_srq = 8388608,
+			.max_srq_wr = 32767,
+			.max_srq_sge = 31,
+			.max_pkeys = 128,
+			.local_ca_ack_delay = 16,
+		},
+	.port =
+		{
+			.max_mtu = IBV_MTU_4096,
+			.active_mtu = IBV_MTU_4096,
+			.gid_tbl_len = SIM_GID_MAX,
+			.port_cap_flags = 0x2651e848,
+			.max_msg_sz = 0x40000000,
+			.pkey_tbl_len = 128,
+			.sm_lid = 1,
+			.max_vl_num = 4,
+			.subnet_timeout = 18,
+			.active_width = 2,  /* 4X */
+			.active_speed = 32, /* 25 Gbps a lane */
+			.phys_state = 5,
+			.link_layer = IBV_LINK_LAYER_INFINIBAND,
+		},
 	.gid_type = IBV_GID_TYPE_IB,
 	.knobs = knobs,
 	.knob_count = sizeof(knobs) / sizeof(*knobs),

@@ -23,8 +23,8 @@ static socklen_t channel_name(struct sim_world *w, uint32_t channel,
 	name->sun_family = AF_UNIX;
 	/* sun_path[0] stays 0: abstract, gone with its last descriptor. */
 	int n = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1,
-			 "verbena/%016llx/%x",
-			 (unsigned long long)w->seg->id, channel);
+			 "verbena/%016llx/%x", (unsigned long long)w->seg->id,
+			 channel);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
 			   (size_t)n);
 }

@@ -25,6 +25,22 @@ static uint64_t length_of(const struct ibv_sge *sge, int count)
 	return total;
 }
 
+/* Before anything in the list is read: it may be shorter than it says. */
+static bool is_count_ok(const struct sim_model *model, const struct sim_qp *qp,
+			int num_sge, bool is_recv)
+{
+	uint32_t cap = is_recv ? qp->cap.max_recv_sge : qp->cap.max_send_sge;
+
+	if (num_sge >= 0 && (uint32_t)num_sge <= cap)
+		return true;
+	sim_diag(model->name,
+		 is_recv ? "3.3: num_sge over the granted cap of receives"
+			 : "3.3: num_sge over the granted cap of sends",
+		 "post refused on qp 0x%x: %d sges, %u granted", qp->qp_num,
+		 num_sge, cap);
+	return false;
+}
+
 static bool has_room(const struct sim_ring *ring, uint32_t frames)
 {
 	uint32_t used = ring->tail - ring->done;
@@ -64,11 +80,11 @@ static void put_inline(struct sim_wqe *wqe, const struct ibv_sge *sge,
 	wqe->num_sge = 0;
 }
 
-static int refuse_state(const struct sim_model *model,
-			const struct sim_qp *qp, bool is_recv)
+static int refuse_state(const struct sim_model *model, const struct sim_qp *qp,
+			bool is_recv)
 {
 	static const char *const states[] = {"RESET", "INIT", "RTR", "RTS",
-					     "SQD", "SQE", "ERR"};
+					     "SQD",   "SQE",  "ERR"};
 	uint32_t state = atomic_load(&qp->state);
 
 	sim_diag(model->name,
@@ -91,8 +107,7 @@ static int refuse_full(const struct sim_model *model, const struct sim_qp *qp,
 			 : "R11, 5.7: send queue full",
 		 "post_%s refused on qp 0x%x: %u requests (%u frames) "
 		 "outstanding of %u (%u), %u frames more asked",
-		 is_recv ? "recv" : "send", qp->qp_num,
-		 ring->tail - ring->done,
+		 is_recv ? "recv" : "send", qp->qp_num, ring->tail - ring->done,
 		 ring->frames_posted - ring->frames_done, ring->depth,
 		 ring->frame_budget, frames);
 	return is_recv ? model->errno_recv_full : model->errno_send_full;
@@ -109,17 +124,12 @@ static int check_send(struct sim_world *w, struct sim_qp *qp,
 
 	if (state < IBV_QPS_RTS)
 		return refuse_state(model, qp, false);
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->cap.max_send_sge) {
-		sim_diag(model->name, "3.3: num_sge over the granted cap",
-			 "post_send refused on qp 0x%x: %d sges, %u granted",
-			 qp->qp_num, wr->num_sge, qp->cap.max_send_sge);
-		return model->errno_send_sge;
-	}
 	if ((wr->send_flags & IBV_SEND_INLINE) &&
 	    len > qp->cap.max_inline_data) {
 		sim_diag(model->name, "R25, 3.3: inline over the granted cap",
 			 "post_send refused on qp 0x%x: %llu inline bytes, %u "
-			 "granted", qp->qp_num, (unsigned long long)len,
+			 "granted",
+			 qp->qp_num, (unsigned long long)len,
 			 qp->cap.max_inline_data);
 		return model->errno_inline;
 	}
@@ -150,8 +160,8 @@ static void put_send(struct sim_world *w, struct sim_qp *qp,
 		put_inline(wqe, wr->sg_list, wr->num_sge);
 	else
 		put_sges(wqe, wr->sg_list, wr->num_sge);
-	ring->frames_posted += frames_of(
-		sim_model_of(sim_host_of(w, qp->object.host)), len);
+	ring->frames_posted +=
+		frames_of(sim_model_of(sim_host_of(w, qp->object.host)), len);
 	wqe->frames_end = ring->frames_posted;
 	atomic_store_explicit(&ring->tail, ring->tail + 1,
 			      memory_order_release);
@@ -161,13 +171,18 @@ int sim_post_send(struct sim_ctx *ctx, struct sim_qp *qp,
 		  struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct sim_world *w = ctx->world;
+	const struct sim_model *model =
+		sim_model_of(sim_host_of(w, qp->object.host));
 	int rc = 0;
 
 	sim_lock(&qp->sq_lock);
 	for (; wr; wr = wr->next) {
-		uint64_t len = length_of(wr->sg_list,
-					 wr->num_sge > 0 ? wr->num_sge : 0);
+		uint64_t len;
 
+		rc = model->errno_send_sge;
+		if (!is_count_ok(model, qp, wr->num_sge, false))
+			break;
+		len = length_of(wr->sg_list, wr->num_sge);
 		rc = check_send(w, qp, wr, len);
 		if (rc)
 			break;
@@ -181,8 +196,7 @@ int sim_post_send(struct sim_ctx *ctx, struct sim_qp *qp,
 }
 
 /* 0 or the errno to return; the caller holds the receive lock. */
-static int check_recv(struct sim_world *w, struct sim_qp *qp,
-		      const struct ibv_recv_wr *wr, uint32_t frames,
+static int check_recv(struct sim_world *w, struct sim_qp *qp, uint32_t frames,
 		      bool *is_over)
 {
 	struct sim_host *host = sim_host_of(w, qp->object.host);
@@ -192,12 +206,6 @@ static int check_recv(struct sim_world *w, struct sim_qp *qp,
 
 	if (state < model->recv_from(host))
 		return refuse_state(model, qp, true);
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->cap.max_recv_sge) {
-		sim_diag(model->name, "3.3: num_sge over the granted cap",
-			 "post_recv refused on qp 0x%x: %d sges, %u granted",
-			 qp->qp_num, wr->num_sge, qp->cap.max_recv_sge);
-		return model->errno_recv_sge;
-	}
 	if (qp->rq.tail - qp->rq.done >= qp->rq.size)
 		return refuse_full(model, qp, frames, true);
 	*is_over = !has_room(&qp->rq, frames) ||
@@ -236,17 +244,19 @@ int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 		  struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct sim_world *w = ctx->world;
-	const struct sim_model *model =
-		sim_model_of(sim_host_of(w, ctx->host));
+	const struct sim_model *model = sim_model_of(sim_host_of(w, ctx->host));
 	int rc = 0;
 
 	sim_lock(&qp->rq_lock);
 	for (; wr; wr = wr->next) {
-		int n = wr->num_sge > 0 ? wr->num_sge : 0;
-		uint32_t frames = frames_of(model, length_of(wr->sg_list, n));
 		bool is_over = false;
+		uint32_t frames;
 
-		rc = check_recv(w, qp, wr, frames, &is_over);
+		rc = model->errno_recv_sge;
+		if (!is_count_ok(model, qp, wr->num_sge, true))
+			break;
+		frames = frames_of(model, length_of(wr->sg_list, wr->num_sge));
+		rc = check_recv(w, qp, frames, &is_over);
 		if (rc)
 			break;
 		put_recv(w, qp, wr, frames, is_over);

@@ -139,10 +139,10 @@ int sim_qp_create(struct sim_ctx *ctx, const struct sim_qp_config *config,
 	qp->sq_sig_all = config->attr->sq_sig_all != 0;
 	qp->ordinal = atomic_fetch_add(&host->qp_ordinal, 1);
 	qp->state = IBV_QPS_RESET;
+	qp->dest = 0;
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->tx_count = qp->rx_count = qp->wait_until_ns = 0;
-	qp->qp_num =
-		number_of(qp->object.generation << SIM_SLOT_BITS | slot);
+	qp->qp_num = number_of(qp->object.generation << SIM_SLOT_BITS | slot);
 	atomic_fetch_add(&pd->users, 1);
 	atomic_fetch_add(&scq->users, 1);
 	atomic_fetch_add(&rcq->users, 1);
@@ -170,10 +170,10 @@ static void flush_ring(struct sim_world *w, struct sim_qp *qp, bool is_recv)
 			.qp_num = qp->qp_num,
 			.status = IBV_WC_WR_FLUSH_ERR,
 			.opcode = is_recv ? IBV_WC_RECV : IBV_WC_SEND,
-			.vendor_err = model->vendor_err
-					      ? model->vendor_err
-							[IBV_WC_WR_FLUSH_ERR]
-					      : 0,
+			.vendor_err =
+				model->vendor_err
+					? model->vendor_err[IBV_WC_WR_FLUSH_ERR]
+					: 0,
 			.is_recv = is_recv,
 		};
 
@@ -223,10 +223,10 @@ static void store_attr(struct sim_qp *qp, const struct ibv_qp_attr *in,
 {
 	struct ibv_qp_attr *at = &qp->attr;
 
-#define KEEP(bit, field)                                                       \
-	do {                                                                   \
-		if (mask & (bit))                                              \
-			at->field = in->field;                                 \
+#define KEEP(bit, field)                       \
+	do {                                   \
+		if (mask & (bit))              \
+			at->field = in->field; \
 	} while (0)
 	KEEP(IBV_QP_ACCESS_FLAGS, qp_access_flags);
 	KEEP(IBV_QP_PKEY_INDEX, pkey_index);
@@ -245,8 +245,10 @@ static void store_attr(struct sim_qp *qp, const struct ibv_qp_attr *in,
 		at->rq_psn = in->rq_psn & 0xffffff;
 	if (mask & IBV_QP_SQ_PSN)
 		at->sq_psn = in->sq_psn & 0xffffff;
-	if (mask & IBV_QP_DEST_QPN)
+	if (mask & IBV_QP_DEST_QPN) {
 		at->dest_qp_num = in->dest_qp_num & 0xffffff;
+		atomic_store(&qp->dest, at->dest_qp_num);
+	}
 }
 
 static int check_modify(struct sim_ctx *ctx, const struct sim_qp *qp,
@@ -261,7 +263,8 @@ static int check_modify(struct sim_ctx *ctx, const struct sim_qp *qp,
 	if (rc) {
 		sim_diag(model->name, "3.2: required and optional attributes",
 			 "modify_qp refused on qp 0x%x: state %d to %d with "
-			 "attribute mask 0x%x", qp->qp_num, from, to, mask);
+			 "attribute mask 0x%x",
+			 qp->qp_num, from, to, mask);
 		return rc;
 	}
 	if ((mask & IBV_QP_PORT) &&
@@ -269,9 +272,11 @@ static int check_modify(struct sim_ctx *ctx, const struct sim_qp *qp,
 		return -EINVAL;
 	if ((mask & IBV_QP_AV) && attr->ah_attr.port_num != qp->attr.port_num &&
 	    attr->ah_attr.port_num != 0) {
-		sim_diag(model->name, "3.1: path port differs from the queue "
-			 "pair's", "modify_qp refused on qp 0x%x: port %d",
-			 qp->qp_num, attr->ah_attr.port_num);
+		sim_diag(model->name,
+			 "3.1: path port differs from the queue "
+			 "pair's",
+			 "modify_qp refused on qp 0x%x: port %d", qp->qp_num,
+			 attr->ah_attr.port_num);
 		return -EINVAL;
 	}
 	return model->check_modify(host, qp, attr, mask);

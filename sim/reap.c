@@ -25,14 +25,14 @@ static void reap_rest(struct sim_ctx *ctx)
 	struct sim_segment *seg = ctx->world->seg;
 	uint32_t proc = ctx->world->proc;
 
-#define REAP(table, max, destroy)                                              \
-	for (uint32_t i = 0; i < (max); i++) {                                 \
-		if (seg->table[i].object.proc != proc)                         \
-			continue;                                              \
-		if (seg->table[i].object.handle)                               \
-			destroy(ctx, seg->table[i].object.handle);             \
-		else                                                           \
-			seg->table[i].object.proc = 0;                         \
+#define REAP(table, max, destroy)                                  \
+	for (uint32_t i = 0; i < (max); i++) {                     \
+		if (seg->table[i].object.proc != proc)             \
+			continue;                                  \
+		if (seg->table[i].object.handle)                   \
+			destroy(ctx, seg->table[i].object.handle); \
+		else                                               \
+			seg->table[i].object.proc = 0;             \
 	}
 	REAP(mr, SIM_MR_MAX, sim_mr_dereg)
 	REAP(cq, SIM_CQ_MAX, sim_cq_destroy)
@@ -57,8 +57,8 @@ int sim_world_object_count(struct sim_world *w)
 	struct sim_segment *seg = w->seg;
 	int count = 0;
 
-#define COUNT(table, max)                                                      \
-	for (uint32_t i = 0; i < (max); i++)                                   \
+#define COUNT(table, max)                    \
+	for (uint32_t i = 0; i < (max); i++) \
 		count += seg->table[i].object.handle != 0;
 	COUNT(pd, SIM_PD_MAX)
 	COUNT(channel, SIM_CHANNEL_MAX)

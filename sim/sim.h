@@ -20,12 +20,12 @@
 
 #include "sim/sites.h"
 
-#define SIM_HOST_COUNT 2
-#define SIM_FAULT_MAX 64
+#define SIM_HOST_COUNT	 2
+#define SIM_FAULT_MAX	 64
 #define SIM_FAULT_ID_MAX 16
-#define SIM_NAME_MAX 64
-#define SIM_ERROR_MAX 256
-#define SIM_NO_LIMIT UINT64_MAX
+#define SIM_NAME_MAX	 64
+#define SIM_ERROR_MAX	 256
+#define SIM_NO_LIMIT	 UINT64_MAX
 
 struct sim_world;
 
@@ -52,7 +52,7 @@ struct sim_fault {
 	_Atomic uint64_t matched;   /* of those, claimed by this line */
 	_Atomic uint64_t fired;	    /* of those, struck */
 	_Atomic uint64_t effective; /* of those, observably changed */
-	_Atomic uint64_t fired_at;  /* 1 + ordinal of the first strike, 0 none */
+	_Atomic uint64_t fired_at; /* 1 + ordinal of the first strike, 0 none */
 };
 
 struct sim_world_config {

@@ -64,8 +64,7 @@ struct sim_fault *sim_tap_take(struct sim_world *w, uint64_t *mask,
 	return NULL;
 }
 
-void sim_tap_fired(struct sim_fault *fault, uint64_t ordinal,
-		   bool is_effective)
+void sim_tap_fired(struct sim_fault *fault, uint64_t ordinal, bool is_effective)
 {
 	uint64_t none = 0;
 

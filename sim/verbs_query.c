@@ -117,8 +117,8 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
 }
 
 int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port,
-		      uint32_t index, struct ibv_gid_entry *out,
-		      uint32_t flags, size_t size)
+		      uint32_t index, struct ibv_gid_entry *out, uint32_t flags,
+		      size_t size)
 {
 	const struct sim_host *host = host_of(context);
 	struct ibv_gid_entry entry = {.gid_index = index, .port_num = port};

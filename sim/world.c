@@ -282,8 +282,8 @@ static int check_owner(const struct sim_world *w, const struct stat *st,
 static int lock_file(struct sim_world *w, bool may_create, struct stat *st,
 		     char *error)
 {
-	int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW |
-		    (may_create ? O_CREAT : 0);
+	int flags =
+		O_RDWR | O_CLOEXEC | O_NOFOLLOW | (may_create ? O_CREAT : 0);
 	char path[128];
 	int fd, rc;
 
@@ -324,8 +324,9 @@ static int size_file(struct sim_world *w, char *error)
 	    ftruncate(w->fd, (off_t)segment_bytes()) != 0)
 		rc = errno;
 	else
-		rc = posix_fallocate(
-			w->fd, 0, (off_t)(segment_bytes() - SIM_ARENA_BYTES));
+		rc = posix_fallocate(w->fd, 0,
+				     (off_t)(segment_bytes() -
+					     SIM_ARENA_BYTES));
 	if (rc == 0)
 		return 0;
 	snprintf(error, SIM_ERROR_MAX,
@@ -354,7 +355,8 @@ static int enter(struct sim_world *w, const struct sim_world_config *config,
 	if (!is_new && (size_t)st->st_size != segment_bytes()) {
 		snprintf(error, SIM_ERROR_MAX,
 			 "world '%s' was made by another version of verbena; "
-			 "end its programs or name another --world", w->name);
+			 "end its programs or name another --world",
+			 w->name);
 		return -EEXIST;
 	}
 	if (!is_new) {
@@ -387,10 +389,11 @@ static int open_shared(struct sim_world *w,
 	int rc = -EAGAIN;
 
 	if (!is_name_ok(config->name)) {
-		snprintf(error, SIM_ERROR_MAX,
-			 "bad world name '%.80s': letters, digits, '.', '_' and "
-			 "'-', at most %d, not starting with '.'",
-			 config->name, SIM_NAME_MAX - 1);
+		snprintf(
+			error, SIM_ERROR_MAX,
+			"bad world name '%.80s': letters, digits, '.', '_' and "
+			"'-', at most %d, not starting with '.'",
+			config->name, SIM_NAME_MAX - 1);
 		return -EINVAL;
 	}
 	snprintf(w->name, sizeof(w->name), "%s", config->name);
@@ -443,7 +446,8 @@ void sim_world_close(struct sim_world *w)
 	if (w->fd >= 0)
 		while (flock(w->fd, LOCK_EX) != 0 && errno == EINTR)
 			;
-	/* A passive one has no slot. In a fork's child the objects are the parent's, not ours to end. */
+	/* A passive one has no slot. In a fork's child the objects are the
+	 * parent's, not ours to end. */
 	if (w->proc && w->pid == getpid()) {
 		sim_proc_reap_objects(w, w->proc);
 		atomic_store(&w->seg->proc[w->proc].life, SIM_FREE);

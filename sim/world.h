@@ -32,7 +32,7 @@
 #define SIM_NONE	UINT32_MAX
 
 /* Handles: 20 bits of slot, 12 bits of generation, never 0. */
-#define SIM_SLOT_BITS 20
+#define SIM_SLOT_BITS	 20
 #define SIM_SLOT(handle) ((handle) & ((1u << SIM_SLOT_BITS) - 1))
 
 enum sim_life {
@@ -45,7 +45,7 @@ enum sim_life {
 struct sim_object {
 	_Atomic uint32_t handle;
 	uint32_t generation;
-	uint32_t proc; /* slot of the owner */
+	_Atomic uint32_t proc; /* slot of the owner, 0 = the slot is free */
 	uint32_t host;
 };
 
@@ -68,7 +68,8 @@ struct sim_mr {
 	uint32_t key;
 	uint32_t pd;
 	uint32_t access;
-	uint32_t is_aliased; /* R6: only the low 32 address bits reach the bus */
+	uint32_t
+		is_aliased; /* R6: only the low 32 address bits reach the bus */
 	uint64_t addr;
 	uint64_t length;
 	uint64_t iova;
@@ -127,8 +128,8 @@ enum sim_wqe_flag {
 	SIM_WQE_SIGNALED = 1 << 0,
 	SIM_WQE_SOLICITED = 1 << 1,
 	SIM_WQE_INLINE = 1 << 2,
-	SIM_WQE_TAPPED = 1 << 3,      /* the taps have seen it; mask is valid */
-	SIM_WQE_DUP_SENT = 1 << 4,    /* first copy of a duplicated message */
+	SIM_WQE_TAPPED = 1 << 3,   /* the taps have seen it; mask is valid */
+	SIM_WQE_DUP_SENT = 1 << 4, /* first copy of a duplicated message */
 	SIM_WQE_RX_TAPPED = 1 << 5,
 	SIM_WQE_OVER_BUDGET = 1 << 6, /* R13, accepted: its data never lands */
 	SIM_WQE_COMPLETED = 1 << 7,   /* R21, completed before it left */
@@ -169,7 +170,7 @@ struct sim_ring {
 	_Atomic uint32_t head;
 	_Atomic uint32_t done;
 	uint32_t frame_budget;
-	uint32_t frames_posted;	     /* running total at tail */
+	uint32_t frames_posted;	      /* running total at tail */
 	_Atomic uint32_t frames_done; /* running total at done */
 };
 
@@ -185,6 +186,7 @@ struct sim_qp {
 	uint32_t type;
 	uint32_t sq_sig_all;
 	_Atomic uint32_t state; /* enum ibv_qp_state */
+	_Atomic uint32_t dest;	/* number of the peer, for who may not lock */
 	struct ibv_qp_cap cap;
 	struct ibv_qp_attr attr;
 	struct sim_ring sq;
@@ -205,7 +207,7 @@ struct sim_host {
 	int32_t knob[SIM_KNOB_MAX];
 	struct sim_port port[SIM_PORT_MAX];
 	int32_t port_count;
-	int32_t active_port;  /* the cabled one, 0 = none */
+	int32_t active_port; /* the cabled one, 0 = none */
 	int32_t max_qp_shown;
 	uint64_t guid;
 	int32_t gid_count;
@@ -317,12 +319,11 @@ static inline void *sim_at(struct sim_world *w, uint64_t offset)
 	return w->arena + offset;
 }
 
-static inline struct sim_wqe *sim_wqe_at(struct sim_world *w,
-					 const struct sim_ring *ring,
-					 uint32_t index)
+static inline struct sim_wqe *
+sim_wqe_at(struct sim_world *w, const struct sim_ring *ring, uint32_t index)
 {
 	return sim_at(w, ring->base + (uint64_t)(index & (ring->size - 1)) *
-						ring->stride);
+					      ring->stride);
 }
 
 static inline struct sim_sge *sim_wqe_sge(struct sim_wqe *wqe)

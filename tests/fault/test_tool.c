@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal: the tool does what its help says, tells bad input in one line, and
+ * leaves nothing behind. Method: run it as a user would.
+ */
+#include "tests/rig.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/harness.h"
+
+static int lines_in(const char *text)
+{
+	int count = 0;
+
+	for (; *text; text++)
+		count += *text == '\n';
+	return count;
+}
+
+static const struct {
+	const char *arguments;
+	const char *says;
+} bad_input[] = {
+	{"run -w %s -m cx9 -- true", "unknown model 'cx9'"},
+	{"run -w %s -m apple-tb,psn=x -- true", "psn takes ignore|match"},
+	{"run -w %s -p 'a.qp0.tx #5 corupt' -- true",
+	 "plan:1:13: 'corupt' is no effect"},
+	{"run -w %s -p /no/such.plan -- true",
+	 "cannot read plan '/no/such.plan'"},
+	{"run -w %s -- /no/such/program", "cannot run '/no/such/program'"},
+	{"run -w %s -- no-such-program-at-all", "cannot run 'no-such-program"},
+	{"run -w %s/ -- true", "bad world name"},
+	{"run -w %s -H c -- true", "--host is a or b"},
+	{"replay 'scenario what'; : %s", "unknown scenario 'what'"},
+	{"replay 'scenario uc.bulk size=1'; : %s", "no parameter 'size'"},
+	{"replay 'scenario uc.bulk bytes=7'; : %s", "multiple of 8"},
+	{"replay 'device a=cx9;seed 1'; : %s", "unknown model 'cx9'"},
+	{"replay /no/such.plan; : %s", "cannot read plan"},
+	{"nothing; : %s", "unknown command 'nothing'"},
+};
+
+Test(tool, bad_input_is_one_line_and_exit_2)
+{
+	for (size_t i = 0; i < sizeof(bad_input) / sizeof(*bad_input); i++) {
+		struct rig_output out;
+		char command[512];
+
+		snprintf(command, sizeof(command), "$VERBENA %s",
+			 bad_input[i].arguments);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+		rig_shell(&out, command, rig_name());
+#pragma GCC diagnostic pop
+		CHECK_HAS(out.text, bad_input[i].says);
+		CHECK(lines_in(out.text) == 1, "%s: %s", command, out.text);
+		CHECK(strncmp(out.text, "verbena: ", 9) == 0, "%s", out.text);
+		if (!strstr(bad_input[i].arguments, ";"))
+			CHECK_EQ(out.status, 2);
+		CHECK_EQ(rig_worlds_left(rig_name()), 0);
+	}
+}
+
+Test(tool, bad_use_is_exit_2)
+{
+	static const char *const uses[] = {"",		 "run",
+					   "run --what", "replay",
+					   "plan a b",	 "replay --json",
+					   "x"};
+	struct rig_output out;
+
+	for (size_t i = 0; i < sizeof(uses) / sizeof(*uses); i++) {
+		rig_shell(&out, "$VERBENA %s", uses[i]);
+		CHECK(out.status == 2, "'%s': %d", uses[i], out.status);
+	}
+}
+
+Test(tool, run_gives_the_programs_status)
+{
+	struct rig_output out;
+
+	rig_shell(&out, "$VERBENA run -w %s -- sh -c 'exit 7'", rig_name());
+	CHECK_EQ(out.status, 7);
+	rig_shell(&out, "$VERBENA run -w %s -- sh -c 'kill -9 $$'", rig_name());
+	CHECK_EQ(out.status, 128 + 9);
+	rig_shell(&out, "$VERBENA run -w %s -- true", rig_name());
+	CHECK_EQ(out.status, 0);
+	CHECK(out.text[0] == 0, "silent: %s", out.text);
+	CHECK_EQ(rig_worlds_left(rig_name()), 0);
+}
+
+Test(tool, a_line_that_never_fired_makes_the_run_say_so)
+{
+	struct rig_output out;
+
+	rig_shell(&out,
+		  "$VERBENA run -w %s -p 'a.qp0.tx #5 drop;"
+		  "a.verbs.open_device #0 fail=EPERM' -H a -- ibv_devices",
+		  rig_name());
+	CHECK_EQ(out.status, 3);
+	CHECK_HAS(out.text, "f1: a.qp0.tx #5 drop\n"
+			    "      armed, but its site had no event");
+	CHECK_HAS(out.text, "2 of 2 lines did nothing");
+	rig_shell(&out,
+		  "$VERBENA run -w %s -p 'a.verbs.open_device #0 "
+		  "fail=EPERM' -H a -- ibv_devinfo",
+		  rig_name());
+	CHECK(out.status != 0 && out.status != 3, "status %d", out.status);
+	CHECK_HAS(out.text, "Failed to open device");
+	CHECK_HAS(out.text, "effective: 1 event seen, fired 1 (first at #0)");
+}
+
+Test(tool, another_plan_or_none_cannot_be_changed_later)
+{
+	struct rig_output out;
+
+	rig_shell(&out,
+		  "R=\"$VERBENA run -w %s\"; $R -- sleep 30 & s=$!; "
+		  "n=0; until ls /dev/shm/verbena.%s >/dev/null 2>&1 || "
+		  "[ $n -ge 200 ]; do n=$((n+1)); sleep 0.05; done; sleep 0.2; "
+		  "$R -p 'a.qp0.tx #0 drop' -- true; r=$?; "
+		  "$R -m apple-tb -- true; echo $r $?; kill $s; wait $s",
+		  rig_name(), rig_name());
+	CHECK_HAS(out.text, "is running model 'mlx5', not 'apple-tb'");
+	CHECK_HAS(out.text, "2\n");
+	CHECK_EQ(rig_worlds_left(rig_name()), 0);
+}
+
+/* --- replay ------------------------------------------------------------- */
+
+static json_t *replay(const char *plan, int *status)
+{
+	struct rig_output out;
+	json_error_t error;
+	json_t *root;
+
+	/* A world left behind is text behind the object, and so an error. */
+	rig_shell(&out,
+		  "$VERBENA replay --json '%s' 2>/dev/null & p=$!; wait $p; "
+		  "s=$?; [ ! -e /dev/shm/verbena.replay.$p ] || echo left; "
+		  "exit $s",
+		  plan);
+	root = json_loads(out.text, 0, &error);
+	CHECK(root, "%s: %s", error.text, out.text);
+	*status = out.status;
+	return root;
+}
+
+static json_t *endpoint(json_t *root, int side)
+{
+	return json_array_get(json_object_get(root, "endpoints"), side);
+}
+
+static long long number(json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+static const char *word(json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key));
+}
+
+Test(tool, a_clean_replay_passes_on_both_ends)
+{
+	json_t *root;
+	int status;
+
+	root = replay("scenario uc.bulk bytes=4194304;seed 7", &status);
+	CHECK_EQ(status, 0);
+	for (int side = 0; side < 2; side++) {
+		CHECK(strcmp(word(endpoint(root, side), "verdict"), "pass") ==
+			      0,
+		      "pass");
+		CHECK_EQ(number(endpoint(root, side), "received_bytes"),
+			 4194304);
+	}
+	json_decref(root);
+}
+
+Test(tool, a_corrupted_frame_gives_the_same_verdict_10_times)
+{
+	for (int i = 0; i < 10; i++) {
+		json_t *root, *b;
+		int status;
+
+		root = replay("scenario uc.bulk bytes=8388608;"
+			      "a.qp0.tx #37 corrupt at=0 xor=1 expect=fail@b",
+			      &status);
+		CHECK_EQ(status, 0);
+		b = endpoint(root, 1);
+		CHECK(strcmp(word(b, "verdict"), "fail") == 0, "verdict");
+		CHECK(strcmp(word(b, "cause"), "protocol") == 0, "cause");
+		CHECK_EQ(number(b, "frame"), 37);
+		CHECK_EQ(number(b, "slot"), 5);
+		CHECK_EQ(number(b, "offset_bytes"), 37 * 131064);
+		json_decref(root);
+	}
+}
+
+Test(tool, a_lost_frame_is_located_by_the_payload)
+{
+	json_t *root, *b;
+	int status;
+
+	root = replay("scenario uc.bulk bytes=8388608 timeout_ms=300;"
+		      "a.qp0.tx #3 drop expect=timeout@b",
+		      &status);
+	CHECK_EQ(status, 0);
+	b = endpoint(root, 1);
+	CHECK_EQ(number(b, "wrong_at"), 3 * 131064);
+	CHECK_EQ(number(b, "wrong_from"), 4 * 131064);
+	json_decref(root);
+}
+
+static const struct {
+	const char *line;
+	const char *verdict_a, *verdict_b; /* NULL: whatever */
+} struck[] = {
+	/* A payload byte: nothing in this wire format sees it. */
+	{"a.qp0.tx #2 corrupt at=5000 xor=1", NULL, "corrupt"},
+	{"b.qp0.rx #2 corrupt at=5000 xor=1", NULL, "corrupt"},
+	{"a.qp0.tx #2 trunc len=4096", NULL, "fail"},
+	{"b.verbs.create_qp #0 fail=EBUSY", "fail", "fail"},
+	{"a.verbs.get_device_list #0 fail=ENOSYS", "fail", "fail"},
+	/* Capabilities are bytes 0 … 23 of the stream, readiness is 24. */
+	{"b.boot.in @24 flip xor=0x40", "fail", "fail"},
+	{"b.boot.in @8 flip xor=0x01", "fail", "fail"},
+	/* The other end is live, and ends by whichever it sees first. */
+	{"a.boot.out @24 stall", NULL, "timeout"},
+	{"a.boot.in @24 stall", "timeout", NULL},
+	{"a.boot.out @0 eof", NULL, "fail"},
+	{"b.boot.in @10 eof", NULL, "fail"},
+};
+
+Test(tool, each_effect_has_its_verdict_on_both_ends)
+{
+	for (size_t i = 0; i < sizeof(struck) / sizeof(*struck); i++) {
+		char plan[256];
+		json_t *root;
+		int status;
+
+		snprintf(plan, sizeof(plan),
+			 "scenario uc.bulk bytes=2097152 timeout_ms=400;%s",
+			 struck[i].line);
+		root = replay(plan, &status);
+		CHECK(status == 1, "%s: status %d", plan, status);
+		CHECK_EQ(number(root, "stale"), 0);
+		for (int side = 0; side < 2; side++) {
+			const char *want = side ? struck[i].verdict_b
+						: struck[i].verdict_a;
+			const char *have =
+				word(endpoint(root, side), "verdict");
+
+			CHECK(!want || strcmp(have, want) == 0,
+			      "%s: %c has %s, want %s: %s", plan, 'a' + side,
+			      have, want, word(endpoint(root, side), "text"));
+		}
+		json_decref(root);
+	}
+}
+
+Test(tool, a_plan_that_does_not_fit_is_exit_3)
+{
+	json_t *root;
+	int status;
+
+	root = replay("scenario uc.bulk bytes=1048576;a.qp0.tx #999 drop",
+		      &status);
+	CHECK_EQ(status, 3);
+	CHECK_EQ(number(root, "stale"), 1);
+	json_decref(root);
+}
+
+Test(tool, what_a_run_prints_as_replay_is_the_same_plan)
+{
+	struct rig_output first, second;
+	char *command;
+
+	rig_shell(&first,
+		  "$VERBENA replay 'scenario uc.bulk bytes=1048576;"
+		  "a.qp0.tx #1 corrupt at=0 xor=1' | sed 's/, [0-9.]* s$//'");
+	command = strstr(first.text, "again ");
+	CHECK(command, "%s", first.text);
+	rig_shell(&second, "%.*s | sed 's/, [0-9.]* s$//'",
+		  (int)strcspn(command + 6, "\n"), command + 6);
+	CHECK(strcmp(first.text, second.text) == 0, "%s\n%s", first.text,
+	      second.text);
+}
+
+Test(tool, lists_are_also_for_machines)
+{
+	static const char *const lists[] = {"models", "sites"};
+
+	for (int i = 0; i < 2; i++) {
+		struct rig_output out;
+		json_t *root;
+
+		rig_shell(&out, "$VERBENA %s --json", lists[i]);
+		root = json_loads(out.text, 0, NULL);
+		CHECK(root, "%s", out.text);
+		json_decref(root);
+		rig_shell(&out, "$VERBENA %s", lists[i]);
+		CHECK_EQ(out.status, 0);
+	}
+}
