@@ -9,7 +9,7 @@ build=build/$gate
 reports=$(mktemp -d) && trap 'rm -rf "$reports"' EXIT
 
 # Suites without child programs: those are other binaries.
-inside="apple_uc registry apple_tb deliver tap plan qp_table world"
+inside="apple_uc/ registry/ apple_tb/ deliver/ tap/ plan/ qp_table/ world/"
 case $gate in
 asan)
 	ASAN_OPTIONS=detect_leaks=1:log_path=$reports/asan \
@@ -17,11 +17,11 @@ asan)
 		$build/tests/plain $inside ;;
 tsan)
 	TSAN_OPTIONS=log_path=$reports/tsan \
-		$build/tests/plain apple_uc deliver tap ;;
+		$build/tests/plain apple_uc/ deliver/ tap/ ;;
 valgrind)
 	valgrind -q --leak-check=full --show-leak-kinds=all \
 		--errors-for-leak-kinds=all --log-file="$reports/%p" \
-		$build/tests/plain apple_uc ;;
+		$build/tests/plain apple_uc/ ;;
 *)
 	echo "ci/gates.sh: no gate '$gate'" >&2
 	exit 2 ;;

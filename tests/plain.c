@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The plain runner: each test in a fork of its own, so that one that crashes
- * ends alone. Usage: plain [SUBSTRING...]; a test runs when its suite/name
- * holds one of them. The last line counts, in the plain form.
+ * ends alone. Usage: plain [PREFIX...]; a test runs when its suite/name begins
+ * with one of them. The last line counts, in the plain form.
  */
 #ifndef HARNESS_CRITERION
 
@@ -63,7 +63,7 @@ static bool is_wanted(const struct test *test, int argc, char **argv)
 
 	snprintf(full, sizeof(full), "%s/%s", test->suite, test->name);
 	for (int i = 1; i < argc; i++)
-		if (strstr(full, argv[i]))
+		if (strncmp(full, argv[i], strlen(argv[i])) == 0)
 			return true;
 	return argc == 1;
 }
