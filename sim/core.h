@@ -40,6 +40,8 @@ int sim_channel_destroy(struct sim_ctx *ctx, uint32_t channel);
 int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
 		  uint64_t cookie, uint32_t *cq, uint32_t *granted);
 int sim_cq_destroy(struct sim_ctx *ctx, uint32_t cq);
+/* For the reaper: the ring of one that died half made or half gone. */
+void sim_cq_free_ring(struct sim_world *w, struct sim_cq *cq);
 int sim_cq_poll(struct sim_ctx *ctx, struct sim_cq *cq, int count,
 		struct ibv_wc *wc);
 void sim_cq_arm(struct sim_ctx *ctx, struct sim_cq *cq, bool solicited_only);
@@ -65,6 +67,8 @@ int sim_qp_create(struct sim_ctx *ctx, const struct sim_qp_config *config,
 int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 		  const struct ibv_qp_attr *attr, int mask);
 int sim_qp_destroy(struct sim_ctx *ctx, uint32_t qp);
+/* For the reaper: the rings of one that died half made or half gone. */
+void sim_qp_free_rings(struct sim_world *w, struct sim_qp *qp);
 /* The queue pair with a 24-bit number, or NULL. */
 struct sim_qp *sim_qp_by_num(struct sim_world *w, uint32_t qp_num);
 

@@ -8,15 +8,6 @@
 
 #include "sim/diag.h"
 
-static uint32_t round_up(uint32_t value)
-{
-	uint32_t size = 1;
-
-	while (size < value)
-		size *= 2;
-	return size;
-}
-
 static struct sim_cqe *entry(struct sim_world *w, const struct sim_cq *cq,
 			     uint32_t index)
 {
@@ -33,26 +24,25 @@ int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
 	const struct sim_model *model = sim_model_of(host);
 	struct sim_channel *ch = NULL;
 	struct sim_cq *cq;
+	int rc;
 
 	if (depth < 1 || depth > (uint32_t)model->attr.max_cqe)
 		return -EINVAL;
 	if (channel && !(ch = sim_channel_mine(w, channel)))
 		return -EINVAL;
-	if (atomic_fetch_add(&host->cq_count, 1) >= model->cq_limit) {
+	cq = sim_object_claim(ctx, SIM_CQ, model->cq_limit, &rc);
+	if (rc == -EUSERS)
 		sim_diag(model->name, "R4: completion queues",
 			 "create_cq refused: the device has %u of them",
 			 model->cq_limit);
-		goto err_count;
-	}
-	cq = sim_object_claim(ctx, w->seg->cq, sizeof(*cq), SIM_CQ_MAX);
 	if (!cq)
-		goto err_count;
-	cq->size = round_up(model->cq_depth_rounds ? depth + 1 : depth);
+		return -ENOMEM;
+	cq->size = sim_round_up(model->cq_depth_rounds ? depth + 1 : depth);
 	cq->depth = model->cq_depth_rounds ? cq->size - 1 : depth;
 	cq->ring = sim_arena_alloc(w, cq->size * sizeof(struct sim_cqe));
 	if (!cq->ring) {
-		cq->object.proc = 0;
-		goto err_count;
+		sim_object_release(w, &cq->object, SIM_CQ);
+		return -ENOMEM;
 	}
 	cq->channel = channel;
 	cq->cookie = cookie;
@@ -62,11 +52,8 @@ int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
 	if (ch)
 		atomic_fetch_add(&ch->users, 1);
 	*granted = cq->depth;
-	*out = sim_object_publish(&cq->object, (uint32_t)(cq - w->seg->cq));
+	*out = sim_object_publish(w, &cq->object, SIM_CQ);
 	return 0;
-err_count:
-	atomic_fetch_sub(&host->cq_count, 1);
-	return -ENOMEM;
 }
 
 int sim_cq_destroy(struct sim_ctx *ctx, uint32_t handle)
@@ -83,11 +70,19 @@ int sim_cq_destroy(struct sim_ctx *ctx, uint32_t handle)
 	if (ch)
 		atomic_fetch_sub(&ch->users, 1);
 	atomic_store(&cq->object.handle, 0);
-	sim_arena_free(w, cq->ring, cq->size * sizeof(struct sim_cqe));
-	cq->ring = 0;
-	cq->object.proc = 0;
-	atomic_fetch_sub(&sim_host_of(w, cq->object.host)->cq_count, 1);
+	sim_cq_free_ring(w, cq);
+	sim_object_release(w, &cq->object, SIM_CQ);
 	return 0;
+}
+
+void sim_cq_free_ring(struct sim_world *w, struct sim_cq *cq)
+{
+	uint64_t ring = cq->ring;
+
+	/* Forgotten first: dying in between leaks it, and never frees it
+	 * twice. */
+	cq->ring = 0;
+	sim_arena_free(w, ring, cq->size * sizeof(struct sim_cqe));
 }
 
 static bool wakes(const struct sim_cq *cq, const struct sim_cqe *cqe)

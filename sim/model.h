@@ -120,6 +120,15 @@ void sim_model_cable(struct sim_host host[SIM_HOST_COUNT]);
  * n = 0 … count - 1, from `first` on. */
 void sim_model_loopback_gids(struct sim_host *host, int first, int count);
 
+/* Frames that a message takes, 0 where the device counts requests. An empty
+ * message still needs one to carry its end mark. */
+static inline uint32_t sim_frames(uint32_t frame_bytes, uint64_t len)
+{
+	if (!frame_bytes)
+		return 0;
+	return len ? (uint32_t)((len + frame_bytes - 1) / frame_bytes) : 1;
+}
+
 /* Value of knob number i: an index into its words, or the number itself. */
 static inline int32_t sim_knob(const struct sim_host *host, int i)
 {

@@ -74,8 +74,7 @@ static const struct sim_knob knobs[] = {
 
 static uint32_t frames_of(uint64_t len)
 {
-	/* An empty message still needs one frame to carry its end mark. */
-	return len ? (uint32_t)((len + FRAME_BYTES - 1) / FRAME_BYTES) : 1;
+	return sim_frames(FRAME_BYTES, len);
 }
 
 static int check_qp(const struct sim_qp_request *request)

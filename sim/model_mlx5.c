@@ -121,12 +121,8 @@ static int check_send(const struct sim_host *host, const struct sim_qp *qp,
 
 static uint32_t grant(const struct sim_host *host, uint32_t asked)
 {
-	uint32_t size = 1;
-
 	(void)host;
-	while (size < asked)
-		size *= 2;
-	return size;
+	return sim_round_up(asked);
 }
 
 static enum ibv_qp_state recv_from(const struct sim_host *host)

@@ -6,23 +6,15 @@
 
 #include "sim/diag.h"
 
-/* Count one more against a limit of the device; false when it is reached. */
-static bool take(_Atomic uint32_t *count, uint32_t limit)
+/* The errno of a failed claim; a limit of the device explains itself. */
+static int refuse(const struct sim_model *model, int rc, const char *rule,
+		  uint32_t limit)
 {
-	uint32_t have = atomic_load(count);
-
-	do {
-		if (have >= limit)
-			return false;
-	} while (!atomic_compare_exchange_weak(count, &have, have + 1));
-	return true;
-}
-
-static void limit_diag(const struct sim_model *model, const char *what,
-		       uint32_t limit)
-{
-	sim_diag(model->name, what, "refused: the device has %u of them",
+	if (rc != -EUSERS)
+		return rc;
+	sim_diag(model->name, rule, "refused: the device has %u of them",
 		 limit);
+	return -ENOMEM;
 }
 
 int sim_pd_alloc(struct sim_ctx *ctx, uint32_t *out)
@@ -35,25 +27,13 @@ int sim_pd_alloc(struct sim_ctx *ctx, uint32_t *out)
 
 	if (rc)
 		return rc;
-	if (!take(&host->pd_count, model->pd_limit)) {
-		limit_diag(model, "R4: protection domains", model->pd_limit);
-		return -ENOMEM;
-	}
-	pd = sim_object_claim(ctx, w->seg->pd, sizeof(*pd), SIM_PD_MAX);
-	if (!pd) {
-		atomic_fetch_sub(&host->pd_count, 1);
-		return -ENOMEM;
-	}
+	pd = sim_object_claim(ctx, SIM_PD, model->pd_limit, &rc);
+	if (!pd)
+		return refuse(model, rc, "R4: protection domains",
+			      model->pd_limit);
 	atomic_store(&pd->users, 0);
-	*out = sim_object_publish(&pd->object, (uint32_t)(pd - w->seg->pd));
+	*out = sim_object_publish(w, &pd->object, SIM_PD);
 	return 0;
-}
-
-static void release(struct sim_object *object, _Atomic uint32_t *count)
-{
-	atomic_fetch_sub(count, 1);
-	atomic_store(&object->handle, 0);
-	object->proc = 0;
 }
 
 int sim_pd_dealloc(struct sim_ctx *ctx, uint32_t handle)
@@ -64,23 +44,18 @@ int sim_pd_dealloc(struct sim_ctx *ctx, uint32_t handle)
 		return -EINVAL;
 	if (atomic_load(&pd->users))
 		return -EBUSY;
-	release(&pd->object,
-		&sim_host_of(ctx->world, pd->object.host)->pd_count);
+	sim_object_release(ctx->world, &pd->object, SIM_PD);
 	return 0;
 }
 
-/* R5: whose regions the limit counts. */
-static bool take_mr(struct sim_host *host, const struct sim_model *model,
-		    struct sim_pd *pd)
+/* R5: whose regions the limit counts. A domain's users are its regions and
+ * its queue pairs; the latter are too few to blur a limit of 100. */
+static uint32_t mr_limit(const struct sim_host *host,
+			 const struct sim_model *model, struct sim_pd *pd)
 {
-	bool per_pd = model->mr_limit_is_pds && model->mr_limit_is_pds(host);
-
-	/* A domain's users are its regions and its queue pairs; the latter
-	 * are few enough not to blur a limit of 100. */
-	if (per_pd)
-		return atomic_load(&pd->users) < model->mr_limit &&
-		       take(&host->mr_count, SIM_MR_MAX);
-	return take(&host->mr_count, model->mr_limit);
+	if (!model->mr_limit_is_pds || !model->mr_limit_is_pds(host))
+		return model->mr_limit;
+	return atomic_load(&pd->users) < model->mr_limit ? SIM_MR_MAX : 0;
 }
 
 int sim_mr_reg(struct sim_ctx *ctx, const struct sim_mr_request *request,
@@ -91,7 +66,6 @@ int sim_mr_reg(struct sim_ctx *ctx, const struct sim_mr_request *request,
 	const struct sim_model *model = sim_model_of(host);
 	struct sim_pd *pd = sim_pd_mine(w, request->pd);
 	struct sim_mr *mr;
-	uint32_t slot;
 	int rc;
 
 	if (!pd)
@@ -100,16 +74,9 @@ int sim_mr_reg(struct sim_ctx *ctx, const struct sim_mr_request *request,
 			     request->access);
 	if (rc)
 		return rc;
-	if (!take_mr(host, model, pd)) {
-		limit_diag(model, "R5: memory regions", model->mr_limit);
-		return -ENOMEM;
-	}
-	mr = sim_object_claim(ctx, w->seg->mr, sizeof(*mr), SIM_MR_MAX);
-	if (!mr) {
-		atomic_fetch_sub(&host->mr_count, 1);
-		return -ENOMEM;
-	}
-	slot = (uint32_t)(mr - w->seg->mr);
+	mr = sim_object_claim(ctx, SIM_MR, mr_limit(host, model, pd), &rc);
+	if (!mr)
+		return refuse(model, rc, "R5: memory regions", model->mr_limit);
 	mr->pd = request->pd;
 	mr->access = request->access;
 	mr->addr = request->addr;
@@ -118,10 +85,10 @@ int sim_mr_reg(struct sim_ctx *ctx, const struct sim_mr_request *request,
 	mr->is_aliased = model->aliases_mr &&
 			 model->aliases_mr(host, mr->addr, mr->length);
 	/* Fresh on every registration: slot above, generation below. */
-	mr->key = slot << 12 | mr->object.generation;
+	mr->key = (uint32_t)(mr - w->seg->mr) << 12 | mr->object.generation;
 	atomic_fetch_add(&pd->users, 1);
 	*key = mr->key;
-	*out = sim_object_publish(&mr->object, slot);
+	*out = sim_object_publish(w, &mr->object, SIM_MR);
 	return 0;
 }
 
@@ -149,7 +116,7 @@ int sim_mr_dereg(struct sim_ctx *ctx, uint32_t handle)
 	pd = sim_pd_get(w, mr->pd);
 	if (pd)
 		atomic_fetch_sub(&pd->users, 1);
-	release(&mr->object, &sim_host_of(w, mr->object.host)->mr_count);
+	sim_object_release(w, &mr->object, SIM_MR);
 	return 0;
 }
 
@@ -176,25 +143,21 @@ const struct sim_mr *sim_mr_check(struct sim_world *w, uint32_t pd,
 int sim_channel_create(struct sim_ctx *ctx, uint32_t *out, int *fd)
 {
 	struct sim_world *w = ctx->world;
-	struct sim_channel *channel =
-		sim_object_claim(ctx, w->seg->channel, sizeof(*channel),
-				 SIM_CHANNEL_MAX);
+	struct sim_channel *channel;
 	uint32_t handle;
 	int rc;
 
+	channel = sim_object_claim(ctx, SIM_CHANNEL, SIM_CHANNEL_MAX, &rc);
 	if (!channel)
-		return -ENOMEM;
-	atomic_store(&channel->users, 0);
-	handle = sim_object_publish(&channel->object,
-				    (uint32_t)(channel - w->seg->channel));
-	rc = sim_notify_socket(w, handle, fd);
-	if (rc) {
-		atomic_store(&channel->object.handle, 0);
-		channel->object.proc = 0;
 		return rc;
-	}
-	*out = handle;
-	return 0;
+	atomic_store(&channel->users, 0);
+	handle = sim_object_publish(w, &channel->object, SIM_CHANNEL);
+	rc = sim_notify_socket(w, handle, fd);
+	if (rc)
+		sim_object_release(w, &channel->object, SIM_CHANNEL);
+	else
+		*out = handle;
+	return rc;
 }
 
 int sim_channel_destroy(struct sim_ctx *ctx, uint32_t handle)
@@ -205,7 +168,6 @@ int sim_channel_destroy(struct sim_ctx *ctx, uint32_t handle)
 		return -EINVAL;
 	if (atomic_load(&channel->users))
 		return -EBUSY;
-	atomic_store(&channel->object.handle, 0);
-	channel->object.proc = 0;
+	sim_object_release(ctx->world, &channel->object, SIM_CHANNEL);
 	return 0;
 }

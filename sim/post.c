@@ -7,15 +7,6 @@
 
 #include "sim/diag.h"
 
-static uint32_t frames_of(const struct sim_model *model, uint64_t len)
-{
-	if (!model->frame_bytes)
-		return 0;
-	return len ? (uint32_t)((len + model->frame_bytes - 1) /
-				model->frame_bytes)
-		   : 1;
-}
-
 static uint64_t length_of(const struct ibv_sge *sge, int count)
 {
 	uint64_t total = 0;
@@ -136,8 +127,9 @@ static int check_send(struct sim_world *w, struct sim_qp *qp,
 	rc = model->check_send(host, qp, wr, len);
 	if (rc)
 		return -rc;
-	if (!has_room(&qp->sq, frames_of(model, len)))
-		return refuse_full(model, qp, frames_of(model, len), false);
+	if (!has_room(&qp->sq, sim_frames(model->frame_bytes, len)))
+		return refuse_full(model, qp,
+				   sim_frames(model->frame_bytes, len), false);
 	return 0;
 }
 
@@ -160,8 +152,9 @@ static void put_send(struct sim_world *w, struct sim_qp *qp,
 		put_inline(wqe, wr->sg_list, wr->num_sge);
 	else
 		put_sges(wqe, wr->sg_list, wr->num_sge);
-	ring->frames_posted +=
-		frames_of(sim_model_of(sim_host_of(w, qp->object.host)), len);
+	ring->frames_posted += sim_frames(
+		sim_model_of(sim_host_of(w, qp->object.host))->frame_bytes,
+		len);
 	wqe->frames_end = ring->frames_posted;
 	atomic_store_explicit(&ring->tail, ring->tail + 1,
 			      memory_order_release);
@@ -255,7 +248,8 @@ int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 		rc = model->errno_recv_sge;
 		if (!is_count_ok(model, qp, wr->num_sge, true))
 			break;
-		frames = frames_of(model, length_of(wr->sg_list, wr->num_sge));
+		frames = sim_frames(model->frame_bytes,
+				    length_of(wr->sg_list, wr->num_sge));
 		rc = check_recv(w, qp, frames, &is_over);
 		if (rc)
 			break;

@@ -30,6 +30,22 @@ static size_t ring_bytes(const struct sim_ring *ring)
 	return (size_t)ring->size * ring->stride;
 }
 
+static void free_ring(struct sim_world *w, struct sim_ring *ring)
+{
+	uint64_t base = ring->base;
+
+	/* Forgotten first: dying in between leaks it, and never frees it
+	 * twice. */
+	ring->base = 0;
+	sim_arena_free(w, base, ring_bytes(ring));
+}
+
+void sim_qp_free_rings(struct sim_world *w, struct sim_qp *qp)
+{
+	free_ring(w, &qp->sq);
+	free_ring(w, &qp->rq);
+}
+
 struct ring_request {
 	uint32_t depth;
 	uint32_t max_sge;
@@ -49,9 +65,7 @@ static int ring_init(struct sim_world *w, struct sim_ring *ring,
 	ring->max_sge = want->max_sge;
 	ring->frame_budget = want->frame_budget;
 	ring->stride = (uint32_t)sizeof(struct sim_wqe) + (tail + 15) / 16 * 16;
-	ring->size = 1;
-	while (ring->size < want->depth)
-		ring->size *= 2;
+	ring->size = sim_round_up(want->depth);
 	ring->base = sim_arena_alloc(w, ring_bytes(ring));
 	return ring->base ? 0 : -ENOMEM;
 }
@@ -91,10 +105,8 @@ static int init_rings(struct sim_world *w, const struct sim_host *host,
 	if (rc)
 		return rc;
 	rc = ring_init(w, &qp->rq, &rq);
-	if (rc) {
-		sim_arena_free(w, qp->sq.base, ring_bytes(&qp->sq));
-		qp->sq.base = 0;
-	}
+	if (rc)
+		free_ring(w, &qp->sq);
 	return rc;
 }
 
@@ -108,7 +120,6 @@ int sim_qp_create(struct sim_ctx *ctx, const struct sim_qp_config *config,
 	struct sim_pd *pd = sim_pd_mine(w, config->pd);
 	struct sim_cq *scq = sim_cq_mine(w, config->send_cq);
 	struct sim_cq *rcq = sim_cq_mine(w, config->recv_cq);
-	uint32_t slot;
 	struct sim_qp *qp;
 	int rc;
 
@@ -117,21 +128,21 @@ int sim_qp_create(struct sim_ctx *ctx, const struct sim_qp_config *config,
 	rc = model->check_qp(&request);
 	if (rc)
 		return rc;
-	rc = -model->errno_qp_limit;
-	if (atomic_fetch_add(&host->qp_count, 1) >= model->qp_limit) {
+	qp = sim_object_claim(ctx, SIM_QP, model->qp_limit, &rc);
+	if (rc == -EUSERS) {
 		sim_diag(model->name, "R3: queue pairs",
 			 "create_qp refused: the device has %u of them",
 			 model->qp_limit);
-		goto err_count;
+		return -model->errno_qp_limit;
 	}
-	qp = sim_object_claim(ctx, w->seg->qp, sizeof(*qp), SIM_QP_MAX);
 	if (!qp)
-		goto err_count;
+		return rc;
 	grant_caps(host, qp, &config->attr->cap);
 	rc = init_rings(w, host, qp);
-	if (rc)
-		goto err_claim;
-	slot = (uint32_t)(qp - w->seg->qp);
+	if (rc) {
+		sim_object_release(w, &qp->object, SIM_QP);
+		return rc;
+	}
 	qp->pd = config->pd;
 	qp->send_cq = config->send_cq;
 	qp->recv_cq = config->recv_cq;
@@ -142,17 +153,13 @@ int sim_qp_create(struct sim_ctx *ctx, const struct sim_qp_config *config,
 	qp->dest = 0;
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->tx_count = qp->rx_count = qp->wait_until_ns = 0;
-	qp->qp_num = number_of(qp->object.generation << SIM_SLOT_BITS | slot);
+	qp->qp_num = number_of(qp->object.generation << SIM_SLOT_BITS |
+			       (uint32_t)(qp - w->seg->qp));
 	atomic_fetch_add(&pd->users, 1);
 	atomic_fetch_add(&scq->users, 1);
 	atomic_fetch_add(&rcq->users, 1);
-	*out = sim_object_publish(&qp->object, slot);
+	*out = sim_object_publish(w, &qp->object, SIM_QP);
 	return 0;
-err_claim:
-	qp->object.proc = 0;
-err_count:
-	atomic_fetch_sub(&host->qp_count, 1);
-	return rc;
 }
 
 static void flush_ring(struct sim_world *w, struct sim_qp *qp, bool is_recv)
@@ -328,9 +335,7 @@ int sim_qp_destroy(struct sim_ctx *ctx, uint32_t handle)
 	give_back_frames(w, qp);
 	sim_cq_purge(w, qp->send_cq, handle);
 	sim_cq_purge(w, qp->recv_cq, handle);
-	sim_arena_free(w, qp->sq.base, ring_bytes(&qp->sq));
-	sim_arena_free(w, qp->rq.base, ring_bytes(&qp->rq));
-	qp->sq.base = qp->rq.base = 0;
+	sim_qp_free_rings(w, qp);
 	qp->sq.head = qp->sq.tail = qp->rq.head = qp->rq.tail = 0;
 	sim_unlock(&qp->rq_lock);
 	sim_unlock(&qp->sq_lock);
@@ -343,7 +348,6 @@ int sim_qp_destroy(struct sim_ctx *ctx, uint32_t handle)
 		atomic_fetch_sub(&scq->users, 1);
 	if (rcq)
 		atomic_fetch_sub(&rcq->users, 1);
-	atomic_fetch_sub(&sim_host_of(w, qp->object.host)->qp_count, 1);
-	qp->object.proc = 0;
+	sim_object_release(w, &qp->object, SIM_QP);
 	return 0;
 }

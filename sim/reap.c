@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Taking over from a process that is gone: free whatever it left. */
+/*
+ * Taking over from a process that is gone: free whatever it left, users before
+ * what they use. Locks that it held are made usable by their next taker. It
+ * may have died anywhere, so counts of users are not believed, and an object
+ * without a handle was half made or half gone.
+ */
 #include "sim/core.h"
 
-/* Locks that the dead held are made usable by the next taker (sim_lock); the
- * order below is the legal one: users before what they use. */
+static bool is_theirs(struct sim_ctx *ctx, struct sim_object *object)
+{
+	return atomic_load(&object->proc) == ctx->world->proc;
+}
+
 static void reap_qps(struct sim_ctx *ctx)
 {
 	struct sim_world *w = ctx->world;
@@ -11,34 +19,55 @@ static void reap_qps(struct sim_ctx *ctx)
 	for (uint32_t i = 0; i < SIM_QP_MAX; i++) {
 		struct sim_qp *qp = &w->seg->qp[i];
 
-		if (qp->object.proc != w->proc)
+		if (!is_theirs(ctx, &qp->object) ||
+		    sim_qp_destroy(ctx, atomic_load(&qp->object.handle)) == 0)
 			continue;
-		if (qp->object.handle)
-			sim_qp_destroy(ctx, qp->object.handle);
-		else
-			qp->object.proc = 0; /* died half made */
+		sim_qp_free_rings(w, qp);
+		sim_object_release(w, &qp->object, SIM_QP);
+	}
+}
+
+static void reap_mrs(struct sim_ctx *ctx)
+{
+	struct sim_world *w = ctx->world;
+
+	for (uint32_t i = 0; i < SIM_MR_MAX; i++) {
+		struct sim_mr *mr = &w->seg->mr[i];
+
+		/* No queue pair of its own is left that could use it. */
+		if (!is_theirs(ctx, &mr->object))
+			continue;
+		atomic_store(&mr->object.handle, 0);
+		sim_object_release(w, &mr->object, SIM_MR);
+	}
+}
+
+static void reap_cqs(struct sim_ctx *ctx)
+{
+	struct sim_world *w = ctx->world;
+
+	for (uint32_t i = 0; i < SIM_CQ_MAX; i++) {
+		struct sim_cq *cq = &w->seg->cq[i];
+
+		if (!is_theirs(ctx, &cq->object))
+			continue;
+		atomic_store(&cq->object.handle, 0);
+		sim_cq_free_ring(w, cq);
+		sim_object_release(w, &cq->object, SIM_CQ);
 	}
 }
 
 static void reap_rest(struct sim_ctx *ctx)
 {
-	struct sim_segment *seg = ctx->world->seg;
-	uint32_t proc = ctx->world->proc;
+	struct sim_world *w = ctx->world;
 
-#define REAP(table, max, destroy)                                  \
-	for (uint32_t i = 0; i < (max); i++) {                     \
-		if (seg->table[i].object.proc != proc)             \
-			continue;                                  \
-		if (seg->table[i].object.handle)                   \
-			destroy(ctx, seg->table[i].object.handle); \
-		else                                               \
-			seg->table[i].object.proc = 0;             \
-	}
-	REAP(mr, SIM_MR_MAX, sim_mr_dereg)
-	REAP(cq, SIM_CQ_MAX, sim_cq_destroy)
-	REAP(channel, SIM_CHANNEL_MAX, sim_channel_destroy)
-	REAP(pd, SIM_PD_MAX, sim_pd_dealloc)
-#undef REAP
+	for (uint32_t i = 0; i < SIM_CHANNEL_MAX; i++)
+		if (is_theirs(ctx, &w->seg->channel[i].object))
+			sim_object_release(w, &w->seg->channel[i].object,
+					   SIM_CHANNEL);
+	for (uint32_t i = 0; i < SIM_PD_MAX; i++)
+		if (is_theirs(ctx, &w->seg->pd[i].object))
+			sim_object_release(w, &w->seg->pd[i].object, SIM_PD);
 }
 
 void sim_proc_reap_objects(struct sim_world *w, uint32_t proc)
@@ -49,7 +78,10 @@ void sim_proc_reap_objects(struct sim_world *w, uint32_t proc)
 
 	dead.proc = proc;
 	reap_qps(&ctx);
+	reap_mrs(&ctx);
+	reap_cqs(&ctx);
 	reap_rest(&ctx);
+	sim_object_recount(w);
 }
 
 int sim_world_object_count(struct sim_world *w)

@@ -531,33 +531,3 @@ const char *sim_world_plan(const struct sim_world *w)
 {
 	return w->seg->plan;
 }
-
-void *sim_object_claim(struct sim_ctx *ctx, void *table, size_t size,
-		       uint32_t max)
-{
-	struct sim_world *w = ctx->world;
-	struct sim_object *found = NULL;
-
-	sim_lock(&w->seg->lock);
-	for (uint32_t slot = 0; slot < max && !found; slot++) {
-		struct sim_object *object =
-			(struct sim_object *)((char *)table + slot * size);
-
-		if (object->handle || object->proc)
-			continue;
-		object->generation = object->generation % 4095 + 1;
-		object->proc = w->proc;
-		object->host = ctx->host;
-		found = object;
-	}
-	sim_unlock(&w->seg->lock);
-	return found;
-}
-
-uint32_t sim_object_publish(struct sim_object *object, uint32_t slot)
-{
-	uint32_t handle = object->generation << SIM_SLOT_BITS | slot;
-
-	atomic_store_explicit(&object->handle, handle, memory_order_release);
-	return handle;
-}

@@ -41,6 +41,18 @@ enum sim_life {
 	SIM_REAPING = 2,
 };
 
+/* The kinds of objects, each with a table. How many a host has (claimed or
+ * live) changes only under the world lock, and is counted anew from the tables
+ * when a process has died. */
+enum sim_kind_of_object {
+	SIM_PD,
+	SIM_CHANNEL,
+	SIM_CQ,
+	SIM_QP,
+	SIM_MR,
+	SIM_OBJECTS,
+};
+
 /* The head of every object. `handle` is 0 while the slot is free. */
 struct sim_object {
 	_Atomic uint32_t handle;
@@ -212,7 +224,7 @@ struct sim_host {
 	uint64_t guid;
 	int32_t gid_count;
 	uint8_t gid[SIM_GID_MAX][16];
-	_Atomic uint32_t pd_count, mr_count, cq_count, qp_count;
+	uint32_t count[SIM_OBJECTS];
 	_Atomic uint32_t qp_ordinal;
 	_Atomic uint32_t frames_posted; /* R14: the port's shared budget */
 	_Atomic uint64_t call_count[SIM_CALL_COUNT];
@@ -234,6 +246,8 @@ struct sim_segment {
 	struct sim_fault fault[SIM_FAULT_MAX];
 	char plan[SIM_PLAN_MAX];
 
+	uint32_t slot_hint[SIM_OBJECTS]; /* where the next free slot may be */
+
 	uint64_t arena_next;
 	uint64_t arena_free[SIM_ARENA_CLASSES];
 
@@ -254,6 +268,16 @@ struct sim_world {
 	pid_t pid;
 	int notify_fd; /* unbound datagram socket, -1 until first used */
 };
+
+/* The least power of two that is at least `value`; 1 for 0. */
+static inline uint32_t sim_round_up(uint32_t value)
+{
+	uint32_t size = 1;
+
+	while (size < value)
+		size *= 2;
+	return size;
+}
 
 /* Where a verbs context lives: which process, which host. */
 struct sim_ctx {
@@ -297,12 +321,19 @@ SIM_TABLE(qp, SIM_QP_MAX)
 SIM_TABLE(mr, SIM_MR_MAX)
 
 /*
- * Claim a free slot under the world lock and return it with generation and
- * owner set, not yet visible; publish makes the handle valid. NULL: table full.
+ * Claim a free slot and return it with generation and owner set, not yet
+ * visible; publish makes the handle valid. NULL with *rc -EUSERS when the host
+ * has `limit` of them already, -ENOMEM when the table is full.
  */
-void *sim_object_claim(struct sim_ctx *ctx, void *table, size_t size,
-		       uint32_t max);
-uint32_t sim_object_publish(struct sim_object *object, uint32_t slot);
+void *sim_object_claim(struct sim_ctx *ctx, enum sim_kind_of_object kind,
+		       uint32_t limit, int *rc);
+uint32_t sim_object_publish(struct sim_world *w, struct sim_object *object,
+			    enum sim_kind_of_object kind);
+/* Give the slot back; its handle is dead already, or never lived. */
+void sim_object_release(struct sim_world *w, struct sim_object *object,
+			enum sim_kind_of_object kind);
+/* Count each host's objects anew. */
+void sim_object_recount(struct sim_world *w);
 
 void sim_mutex_init(pthread_mutex_t *mutex);
 

@@ -59,6 +59,20 @@ static struct victim start(const char *world, int side, int sock)
 	return victim;
 }
 
+/* Both endpoints, over a connection of their own. */
+static void start_both(const char *world, struct victim victim[2])
+{
+	int socks[2];
+
+	rig_sockets(socks);
+	for (int i = 0; i < 2; i++)
+		fcntl(socks[i], F_SETFD, FD_CLOEXEC);
+	for (int side = 0; side < 2; side++)
+		victim[side] = start(world, side, socks[side]);
+	close(socks[0]);
+	close(socks[1]);
+}
+
 /* The survivor's report; false when there is none in time. */
 static bool report_of(struct victim *victim, struct fault_endpoint *report)
 {
@@ -85,15 +99,9 @@ static void round_of(const char *world, int round, unsigned us)
 {
 	struct fault_endpoint report;
 	struct victim victim[2];
-	int socks[2], killed = round % 2;
+	int killed = round % 2;
 
-	rig_sockets(socks);
-	for (int i = 0; i < 2; i++)
-		fcntl(socks[i], F_SETFD, FD_CLOEXEC);
-	for (int side = 0; side < 2; side++)
-		victim[side] = start(world, side, socks[side]);
-	close(socks[0]);
-	close(socks[1]);
+	start_both(world, victim);
 	nap_us(us);
 	kill(victim[killed].pid, SIGKILL);
 	waitpid(victim[killed].pid, NULL, 0);
@@ -130,17 +138,10 @@ Test(kill, both_killed_leave_a_world_that_starts_afresh)
 	struct fault_endpoint report;
 	struct victim victim[2];
 	char world[32];
-	int socks[2];
 
 	snprintf(world, sizeof(world), "%s", rig_name());
 	for (int round = 0; round < 3; round++) {
-		rig_sockets(socks);
-		for (int i = 0; i < 2; i++)
-			fcntl(socks[i], F_SETFD, FD_CLOEXEC);
-		for (int side = 0; side < 2; side++)
-			victim[side] = start(world, side, socks[side]);
-		close(socks[0]);
-		close(socks[1]);
+		start_both(world, victim);
 		nap_us(20000);
 		for (int i = 0; i < 2 && round < 2; i++)
 			kill(victim[i].pid, SIGKILL);
