@@ -6,7 +6,9 @@ set -u
 gate=$1
 build=build/$gate
 [ "$gate" = valgrind ] && build=build/debug
-reports=$(mktemp -d) && trap 'rm -rf "$reports"' EXIT
+reports=$(mktemp -d)
+trap 'rm -rf "$reports" "$reports.out"' EXIT
+trap 'exit 1' HUP INT TERM
 
 # Suites without child programs: those are other binaries.
 inside="apple_uc/ registry/ apple_tb/ deliver/ tap/ plan/ qp_table/ world/"
@@ -27,7 +29,6 @@ valgrind)
 	exit 2 ;;
 esac >"$reports.out" 2>&1
 status=$?
-trap 'rm -rf "$reports" "$reports.out"' EXIT
 
 found=$(find "$reports" -type f -size +0 | wc -l)
 if [ $status != 0 ] || [ "$found" != 0 ]; then

@@ -65,23 +65,51 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 static volatile sig_atomic_t child_pid;
 
-/* The program decides what a signal means; we only stay for the report. */
-static void forward(int signal)
+/* The program decides what a signal means; we only stay for the report. What
+ * a terminal sends, it sends to both of us already. */
+static void forward(int signal, siginfo_t *info, void *context)
 {
-	if (child_pid > 0)
+	(void)context;
+	if (child_pid > 0 && info->si_code <= 0)
 		kill((pid_t)child_pid, signal);
 }
 
-static void catch_signals(void)
+/* Held back until there is a program to forward them to. A signal that our
+ * own parent has us ignore stays ignored, for both. */
+static void catch_signals(sigset_t *before)
 {
-	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-	struct sigaction action = {.sa_handler = forward,
-				   .sa_flags = SA_RESTART};
+	struct sigaction action = {.sa_sigaction = forward,
+				   .sa_flags = SA_RESTART | SA_SIGINFO};
+	sigset_t mine;
 
-	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+	sigemptyset(&mine);
+	signal(SIGCHLD, SIG_DFL); /* else there is no status to wait for */
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
+		struct sigaction old;
+
+		sigaction(signals[i], NULL, &old);
+		if (old.sa_handler == SIG_IGN)
+			continue;
+		sigaddset(&mine, signals[i]);
 		sigaction(signals[i], &action, NULL);
+	}
+	sigprocmask(SIG_BLOCK, &mine, before);
+}
+
+/* In the program, before exec: as if we had never been. */
+static void release_signals(const sigset_t *before)
+{
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
+		struct sigaction now;
+
+		sigaction(signals[i], NULL, &now);
+		if (now.sa_handler != SIG_IGN)
+			signal(signals[i], SIG_DFL);
+	}
+	sigprocmask(SIG_SETMASK, before, NULL);
 }
 
 static void prepend_env(const char *name, const char *value, char separator)
@@ -97,15 +125,22 @@ static void prepend_env(const char *name, const char *value, char separator)
 	}
 }
 
+struct start {
+	sigset_t before; /* the signal mask we were given */
+	int error_pipe;
+};
+
 static void become(const struct fault_tool *tool, struct sim_world *world,
 		   const struct run_options *run, bool has_stream,
-		   int error_pipe)
+		   const struct start *start)
 {
 	char host[2] = {(char)('a' + sim_world_host(world)), 0};
 	char path[sizeof(tool->lib_dir) + 32];
 	int error;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	release_signals(&start->before);
+	unsetenv("VERBENA_MODEL"); /* only for worlds made without us */
 	setenv("VERBENA_WORLD", run->world, 1);
 	setenv("VERBENA_HOST", host, 1);
 	prepend_env("LD_LIBRARY_PATH", tool->lib_dir, ':');
@@ -116,30 +151,38 @@ static void become(const struct fault_tool *tool, struct sim_world *world,
 	}
 	execvp(run->program[0], run->program);
 	error = errno;
-	if (write(error_pipe, &error, sizeof(error)) < 0)
+	if (write(start->error_pipe, &error, sizeof(error)) < 0)
 		_exit(126);
 	_exit(127);
 }
 
 /* Start the program; a positive errno when it cannot be. */
-static int start(const struct fault_tool *tool, struct sim_world *world,
-		 const struct run_options *run, bool has_stream, pid_t *pid)
+static int start_program(const struct fault_tool *tool, struct sim_world *world,
+			 const struct run_options *run, bool has_stream,
+			 const sigset_t *before, pid_t *pid)
 {
+	struct start start = {.before = *before};
 	int pipe_fds[2], error = 0;
 	ssize_t got;
 
 	if (pipe2(pipe_fds, O_CLOEXEC) != 0)
 		return errno;
+	start.error_pipe = pipe_fds[1];
 	fflush(NULL);
 	*pid = fork();
 	if (*pid < 0) {
 		error = errno;
 	} else if (*pid == 0) {
-		become(tool, world, run, has_stream, pipe_fds[1]);
+		become(tool, world, run, has_stream, &start);
 	} else {
 		child_pid = *pid;
 	}
 	close(pipe_fds[1]);
+	sigprocmask(SIG_SETMASK, before, NULL);
+	if (*pid < 0) {
+		close(pipe_fds[0]);
+		return error;
+	}
 	/* The pipe closes at a successful exec. */
 	do {
 		got = read(pipe_fds[0], &error, sizeof(error));
@@ -154,25 +197,13 @@ static int wait_for(pid_t pid)
 {
 	int status = 0;
 
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+	while (waitpid(pid, &status, 0) < 0) {
+		if (errno != EINTR)
+			return EXIT_BAD;
+	}
 	child_pid = 0;
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status)
 				   : WEXITSTATUS(status);
-}
-
-/* A new world takes the plan; one that has it already may be joined. */
-static int arm(struct sim_world *world, const struct fault_plan *plan)
-{
-	char *text = fault_plan_print(plan);
-	int rc = 0;
-
-	if (!text)
-		return -ENOMEM;
-	if (strcmp(sim_world_plan(world), text) != 0)
-		rc = fault_plan_arm(plan, world);
-	free(text);
-	return rc;
 }
 
 /* With the plan's own models, unless the command line names one. */
@@ -181,6 +212,8 @@ static int enter(const struct run_options *run, const struct fault_plan *plan,
 {
 	struct sim_world_config config = {.name = run->world,
 					  .is_observer = true};
+	struct sim_fault faults[SIM_FAULT_MAX];
+	char *text = NULL;
 	int rc;
 
 	for (int host = 0; host < SIM_HOST_COUNT; host++)
@@ -190,19 +223,14 @@ static int enter(const struct run_options *run, const struct fault_plan *plan,
 					     : NULL;
 	if (run->host)
 		config.host = run->host[0] - 'a' + 1;
-	rc = sim_world_open(&config, world, error);
-	if (rc || !plan)
-		return rc;
-	rc = arm(*world, plan);
-	if (rc) {
-		snprintf(error, FAULT_ERROR_MAX,
-			 "world '%s' already runs %s; give --plan to its first "
-			 "program, or name another --world",
-			 run->world,
-			 sim_world_plan(*world)[0] ? "another plan"
-						   : "without a plan");
-		sim_world_close(*world);
+	if (plan) {
+		text = fault_plan_print(plan);
+		config.plan_text = text ? text : "";
+		config.faults = faults;
+		config.fault_count = fault_plan_faults(plan, faults);
 	}
+	rc = sim_world_open(&config, world, error);
+	free(text);
 	return rc;
 }
 
@@ -214,15 +242,17 @@ static int run_program(const struct fault_tool *tool,
 	struct fault_plan armed;
 	struct sim_world *world;
 	int status, failed, stale = 0;
+	sigset_t before;
 	pid_t pid = 0;
 
+	catch_signals(&before);
 	if (enter(run, plan, &world, error))
 		return tool_refuse(error);
 	/* Joined without --plan: the world may have one all the same. */
 	if (fault_plan_parse("plan", sim_world_plan(world), &armed, error))
 		memset(&armed, 0, sizeof(armed));
-	catch_signals();
-	failed = start(tool, world, run, fault_plan_has_stream(&armed), &pid);
+	failed = start_program(tool, world, run, fault_plan_has_stream(&armed),
+			       &before, &pid);
 	if (failed) {
 		sim_world_close(world);
 		snprintf(error, sizeof(error), "cannot run '%.100s': %s",

@@ -148,8 +148,16 @@ static int run(struct endpoint *e)
 	e->report.received_bytes = vb_received_bytes(e->transport);
 	if (vb_cause(e->transport)->code)
 		e->report.cause = *vb_cause(e->transport);
-	closed = vb_close(e->transport);
+	closed = vb_close(e->transport, rc ? NULL : &e->report.cause);
 	return rc ? rc : closed;
+}
+
+void fault_endpoint_init(struct fault_endpoint *report, int side)
+{
+	report->side = side;
+	report->wrong_at = report->wrong_from = -1;
+	report->cause.frame = report->cause.offset_bytes = -1;
+	report->cause.slot = -1;
 }
 
 static enum fault_verdict verdict_of(const struct fault_endpoint *report)
@@ -163,13 +171,12 @@ static enum fault_verdict verdict_of(const struct fault_endpoint *report)
 /* Arguments, from our own runner: SIDE SOCKET PIPE BYTES SEED TIMEOUT_MS. */
 int fault_endpoint_main(int argc, char **argv)
 {
-	struct endpoint e = {.report = {.wrong_at = -1, .wrong_from = -1}};
+	struct endpoint e = {0};
 	int pipe_fd;
 
 	if (argc != 7)
 		return 2;
-	e.report.side = atoi(argv[1]);
-	e.report.cause.slot = -1;
+	fault_endpoint_init(&e.report, atoi(argv[1]));
 	e.fd = atoi(argv[2]);
 	pipe_fd = atoi(argv[3]);
 	e.bytes = strtoull(argv[4], NULL, 0);

@@ -83,8 +83,9 @@ uint64_t fault_plan_param(const struct fault_plan *plan, const char *key,
 /* Does any line strike the bootstrap stream? */
 bool fault_plan_has_stream(const struct fault_plan *plan);
 
-/* Arm a world with the plan's lines. */
-int fault_plan_arm(const struct fault_plan *plan, struct sim_world *world);
+/* The plan's lines as a world takes them; how many. */
+int fault_plan_faults(const struct fault_plan *plan,
+		      struct sim_fault faults[SIM_FAULT_MAX]);
 
 /*
  * The account of a run: each line armed -> reached -> fired -> effective, as a
@@ -112,6 +113,9 @@ struct fault_endpoint {
 	int64_t wrong_at;
 	int64_t wrong_from;
 };
+
+/* Nothing seen yet: every place is -1. */
+void fault_endpoint_init(struct fault_endpoint *report, int side);
 
 struct fault_run {
 	struct fault_endpoint end[SIM_HOST_COUNT];

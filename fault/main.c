@@ -48,6 +48,15 @@ int tool_refuse(const char *text)
 	return EXIT_USAGE;
 }
 
+/* What could not be written was not told. */
+static int flushed(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	tool_refuse("cannot write to standard output");
+	return status ? status : EXIT_BAD;
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
@@ -59,7 +68,7 @@ int main(int argc, char **argv)
 		return usage(stdout);
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
 		if (strcmp(commands[i].name, name) == 0)
-			return commands[i].run(argc - 1, argv + 1);
+			return flushed(commands[i].run(argc - 1, argv + 1));
 	fprintf(stderr,
 		"verbena: unknown command '%.60s'; see `verbena "
 		"--help`\n",

@@ -173,25 +173,33 @@ char *fault_plan_print(const struct fault_plan *plan)
 	return text;
 }
 
-/* The whole file; NULL with errno. */
+/* The whole file; NULL with errno, EILSEQ for one that is no text. */
 static char *read_file(const char *path)
 {
 	FILE *file = fopen(path, "re");
 	char *text = NULL;
 	size_t size = 0;
+	ssize_t len;
+	int error = 0;
 
 	if (!file)
 		return NULL;
-	/* A NUL would end the text early; getdelim to it reads all of it. */
-	if (getdelim(&text, &size, 0, file) < 0 && !text)
-		text = strdup("");
-	if (ferror(file)) {
-		free(text);
-		text = NULL;
-		errno = EIO;
-	}
+	errno = 0;
+	len = getdelim(&text, &size, 0, file);
+	if (ferror(file))
+		error = errno ? errno : EIO;
+	else if (len > 0 && text[len - 1] == 0)
+		error = EILSEQ; /* a NUL would end the plan early */
 	fclose(file);
-	return text;
+	if (len < 0 && !error) {
+		free(text);
+		return strdup("");
+	}
+	if (!error)
+		return text;
+	free(text);
+	errno = error;
+	return NULL;
 }
 
 int fault_plan_load(const char *argument, struct fault_plan *plan,
@@ -201,7 +209,7 @@ int fault_plan_load(const char *argument, struct fault_plan *plan,
 	char *text = read_file(argument);
 	int rc;
 
-	if (!text && strpbrk(argument, " \t;\n")) {
+	if (!text && errno == ENOENT && strpbrk(argument, " \t;\n")) {
 		name = "plan";
 		text = strdup(argument);
 		for (char *at = text; at && *at; at++)
@@ -238,17 +246,10 @@ bool fault_plan_has_stream(const struct fault_plan *plan)
 	return false;
 }
 
-int fault_plan_arm(const struct fault_plan *plan, struct sim_world *world)
+int fault_plan_faults(const struct fault_plan *plan,
+		      struct sim_fault faults[SIM_FAULT_MAX])
 {
-	struct sim_fault faults[SIM_FAULT_MAX];
-	char *text = fault_plan_print(plan);
-	int rc;
-
-	if (!text)
-		return -ENOMEM;
 	for (int i = 0; i < plan->line_count; i++)
 		faults[i] = plan->line[i].fault;
-	rc = sim_world_arm(world, faults, plan->line_count, text);
-	free(text);
-	return rc;
+	return plan->line_count;
 }

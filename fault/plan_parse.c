@@ -26,8 +26,10 @@ struct parser {
 	int line;
 	struct fault_plan *plan;
 	char *error;
-	/* Which keys of an effect were given on this line. */
-	bool has_at, has_value, has_len;
+	/* Which keys were given on this line. */
+	bool has_at, has_value, has_len, has_times, has_after, has_expect;
+	bool is_range; /* the event was given as a range, or with a length */
+	bool has_version;
 };
 
 static int fail(struct parser *p, const char *at, const char *format, ...)
@@ -94,6 +96,11 @@ static int parse_number(struct parser *p, struct word word, uint64_t *value)
 			    (int)(word.len < 40 ? word.len : 40), word.at);
 	memcpy(text, word.at, word.len);
 	text[word.len] = 0;
+	if (text[0] == '0' && isdigit(text[1]))
+		return fail(p, word.at,
+			    "'%s' is not a number: octal is not "
+			    "known here, 0x is",
+			    text);
 	errno = 0;
 	*value = strtoull(text, &end, 0);
 	if (*end || errno)
@@ -213,6 +220,9 @@ static int parse_version(struct parser *p, struct word first)
 
 	if (!next_word(p, &word) || !equals(word, "1"))
 		return fail(p, first.at, "this is for plans of version 1");
+	if (p->has_version)
+		return fail(p, first.at, "a second plan line");
+	p->has_version = true;
 	return 0;
 }
 
@@ -304,8 +314,9 @@ static int parse_offset(struct parser *p, struct word word,
 		if (rc)
 			return rc;
 	}
+	p->is_range = plus != NULL;
 	rc = parse_number(p, first, &fault->first);
-	if (!rc && fault->first > INT64_MAX - len)
+	if (!rc && (len > INT64_MAX || fault->first > INT64_MAX - len))
 		rc = fail(p, first.at, "offset out of range");
 	fault->last = fault->first + len - 1;
 	fault->times = SIM_NO_LIMIT;
@@ -322,6 +333,7 @@ static int parse_ordinal(struct parser *p, struct word word,
 	if (word.at[0] != '#')
 		return fail(p, word.at, "an event is #N, #N..M, #N.. or #*/K");
 	fault->times = 1;
+	p->is_range = dots || memchr(word.at, '*', word.len);
 	if (word.len >= 2 && word.at[1] == '*') {
 		struct word every = {word.at + 3, word.len - 3};
 
@@ -393,6 +405,12 @@ static int unknown_effect(struct parser *p, struct word word,
 static int parse_errno(struct parser *p, struct word word,
 		       struct sim_fault *fault)
 {
+	/* The second names of two numbers. */
+	if (equals(word, "EWOULDBLOCK") || equals(word, "ENOTSUP")) {
+		fault->value = equals(word, "ENOTSUP") ? ENOTSUP : EAGAIN;
+		return 0;
+	}
+
 	for (int error = 1; error < 256; error++) {
 		const char *name = strerrorname_np(error);
 
@@ -427,39 +445,52 @@ static int parse_effect(struct parser *p, struct word word,
 	return unknown_effect(p, word, kind);
 }
 
+/* A key may be given once: true when it is new. */
+static int once(struct parser *p, struct word word, bool *is_given)
+{
+	if (*is_given)
+		return fail(p, word.at, "'%.*s' given twice",
+			    (int)strcspn(word.at, "= \t\n"), word.at);
+	*is_given = true;
+	return 0;
+}
+
 /* "corrupt at= set=" is the spec's other way to write "set at= value=". */
+static bool is_set(enum sim_effect effect, struct word word, struct word *value)
+{
+	return ((effect == SIM_EFFECT_CORRUPT || effect == SIM_EFFECT_SET) &&
+		has_key(word, "set", value)) ||
+	       (effect == SIM_EFFECT_SET && has_key(word, "value", value));
+}
+
 static int parse_arg(struct parser *p, struct word word,
 		     struct sim_fault *fault, bool *is_arg)
 {
 	enum sim_effect effect = fault->effect;
+	bool has_place =
+		effect == SIM_EFFECT_CORRUPT || effect == SIM_EFFECT_SET;
 	struct word value;
-	uint64_t wide = 0;
-	int rc;
 
 	*is_arg = true;
-	if ((effect == SIM_EFFECT_CORRUPT || effect == SIM_EFFECT_SET) &&
-	    has_key(word, "at", &value)) {
-		p->has_at = true;
-		return parse_number(p, value, &fault->at);
-	}
+	if (has_place && has_key(word, "at", &value))
+		return once(p, word, &p->has_at)
+			       ? -EINVAL
+			       : parse_number(p, value, &fault->at);
 	if ((effect == SIM_EFFECT_CORRUPT || effect == SIM_EFFECT_FLIP) &&
-	    has_key(word, "xor", &value)) {
-		p->has_value = true;
-		return parse_small(p, value, 1, 255, &fault->value);
-	}
-	if ((effect == SIM_EFFECT_CORRUPT && has_key(word, "set", &value)) ||
-	    (effect == SIM_EFFECT_SET && (has_key(word, "value", &value) ||
-					  has_key(word, "set", &value)))) {
-		p->has_value = true;
+	    has_key(word, "xor", &value))
+		return once(p, word, &p->has_value)
+			       ? -EINVAL
+			       : parse_small(p, value, 1, 255, &fault->value);
+	if (is_set(effect, word, &value)) {
+		if (once(p, word, &p->has_value))
+			return -EINVAL;
 		fault->effect = SIM_EFFECT_SET;
 		return parse_small(p, value, 0, 255, &fault->value);
 	}
-	if (effect == SIM_EFFECT_TRUNC && has_key(word, "len", &value)) {
-		p->has_len = true;
-		rc = parse_number(p, value, &wide);
-		fault->at = wide;
-		return rc;
-	}
+	if (effect == SIM_EFFECT_TRUNC && has_key(word, "len", &value))
+		return once(p, word, &p->has_len)
+			       ? -EINVAL
+			       : parse_number(p, value, &fault->at);
 	*is_arg = false;
 	return 0;
 }
@@ -472,6 +503,12 @@ static int check_args(struct parser *p, struct word effect_word,
 		effect == SIM_EFFECT_CORRUPT || effect == SIM_EFFECT_SET;
 	bool needs_value = needs_at || effect == SIM_EFFECT_FLIP;
 
+	if (p->is_range &&
+	    (effect == SIM_EFFECT_EOF || effect == SIM_EFFECT_STALL))
+		return fail(p, effect_word.at,
+			    "%.*s is at one offset, without "
+			    "a length",
+			    (int)effect_word.len, effect_word.at);
 	if ((needs_at && !p->has_at) || (needs_value && !p->has_value) ||
 	    (effect == SIM_EFFECT_TRUNC && !p->has_len))
 		return fail(p, effect_word.at, "%.*s needs %s",
@@ -527,55 +564,94 @@ static int parse_expect(struct parser *p, struct word value,
 	return 0;
 }
 
+static int parse_times(struct parser *p, struct word word, struct word value,
+		       struct fault_line *line)
+{
+	struct sim_fault *fault = &line->fault;
+	int rc;
+
+	if (site_kinds[fault->site] == SIM_KIND_STREAM)
+		return fail(p, word.at,
+			    "a byte passes only once: a stream "
+			    "takes no times=");
+	if (line->is_sticky)
+		return fail(p, word.at,
+			    "sticky is for ever: it takes no "
+			    "times=");
+	if (once(p, word, &p->has_times))
+		return -EINVAL;
+	rc = parse_number(p, value, &fault->times);
+	if (!rc && (fault->times == 0 || fault->times > INT64_MAX))
+		rc = fail(p, value.at, "times out of range");
+	/* "#3 times=2" strikes the events 3 and 4. */
+	if (!rc && fault->last == fault->first)
+		fault->last = fault->first + fault->times - 1;
+	return rc;
+}
+
+static int parse_sticky(struct parser *p, struct word word,
+			struct fault_line *line)
+{
+	if (p->has_times || line->is_sticky)
+		return fail(p, word.at, "sticky is for ever: it goes alone");
+	if (p->is_range)
+		return fail(p, word.at,
+			    "sticky needs a first event, #N or "
+			    "@OFFSET, not a range");
+	line->is_sticky = true;
+	line->fault.last = SIM_NO_LIMIT;
+	line->fault.times = SIM_NO_LIMIT;
+	return 0;
+}
+
 static int parse_tail(struct parser *p, struct word word,
 		      struct fault_line *line)
 {
-	struct sim_fault *fault = &line->fault;
 	struct word value;
-	int rc;
 
-	if (equals(word, "sticky")) {
-		line->is_sticky = true;
-		fault->last = SIM_NO_LIMIT;
-		fault->times = SIM_NO_LIMIT;
-		return 0;
-	}
-	if (has_key(word, "times", &value)) {
-		if (site_kinds[fault->site] == SIM_KIND_STREAM)
-			return fail(p, word.at,
-				    "a byte passes only once: a "
-				    "stream takes no times=");
-		rc = parse_number(p, value, &fault->times);
-		if (!rc && (fault->times == 0 || fault->times > INT64_MAX))
-			rc = fail(p, value.at, "times out of range");
-		/* "#3 times=2" strikes the events 3 and 4. */
-		if (!rc && fault->last == fault->first)
-			fault->last = fault->first + fault->times - 1;
-		return rc;
-	}
+	if (equals(word, "sticky"))
+		return parse_sticky(p, word, line);
+	if (has_key(word, "times", &value))
+		return parse_times(p, word, value, line);
 	if (has_key(word, "after", &value))
-		return parse_after(p, value, fault);
+		return once(p, word, &p->has_after)
+			       ? -EINVAL
+			       : parse_after(p, value, &line->fault);
 	if (has_key(word, "expect", &value))
-		return parse_expect(p, value, line);
+		return once(p, word, &p->has_expect)
+			       ? -EINVAL
+			       : parse_expect(p, value, line);
 	return fail(p, word.at, "unexpected '%.*s'",
 		    (int)(word.len < 40 ? word.len : 40), word.at);
 }
 
 /* --- lines -------------------------------------------------------------- */
 
+static bool has_id(const struct fault_plan *plan, const char *id)
+{
+	for (int i = 0; i < plan->line_count; i++)
+		if (strcmp(plan->line[i].fault.id, id) == 0)
+			return true;
+	return false;
+}
+
+/* Given, or the first free one from f1 on. */
 static int set_id(struct parser *p, struct word word, struct fault_line *line)
 {
-	int rc = 0;
+	char *id = line->fault.id;
+	int rc;
 
-	if (word.len)
-		rc = copy_word(p, word, line->fault.id, sizeof(line->fault.id));
-	else
-		snprintf(line->fault.id, sizeof(line->fault.id), "f%d",
-			 p->plan->line_count + 1);
-	for (int i = 0; !rc && i < p->plan->line_count; i++)
-		if (strcmp(p->plan->line[i].fault.id, line->fault.id) == 0)
-			rc = fail(p, word.at, "a second line with id '%s'",
-				  line->fault.id);
+	for (int n = 1; !word.len && (n == 1 || has_id(p->plan, id)); n++)
+		snprintf(id, sizeof(line->fault.id), "f%d", n);
+	if (!word.len)
+		return 0;
+	rc = copy_word(p, word, id, sizeof(line->fault.id));
+	if (!rc &&
+	    strspn(id, "abcdefghijklmnopqrstuvwxyz"
+		       "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != word.len)
+		rc = fail(p, word.at, "an id is of letters, digits, _ and -");
+	if (!rc && has_id(p->plan, id))
+		rc = fail(p, word.at, "a second line with id '%s'", id);
 	return rc;
 }
 
@@ -594,6 +670,7 @@ static int parse_fault(struct parser *p, struct word word)
 	line->expect_host = -1;
 	line->text_line = p->line;
 	p->has_at = p->has_value = p->has_len = false;
+	p->has_times = p->has_after = p->has_expect = p->is_range = false;
 	if (word.len > 1 && word.at[word.len - 1] == ':') {
 		id.len = word.len - 1;
 		if (!next_word(p, &word))

@@ -17,7 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,8 +32,16 @@
 static const char *const param_names[] = {"bytes", "timeout_ms"};
 
 struct child {
-	pid_t pid;
-	int pipe; /* reads the report */
+	pid_t pid; /* 0: none was started */
+	int pipe;  /* reads the report */
+};
+
+/* What a running scenario waits for, besides its children. */
+struct watch {
+	uint64_t end_ns;
+	int signal_fd;
+	int signal; /* one that came; 0 */
+	sigset_t before;
 };
 
 static int check_plan(const struct fault_plan *plan, char *error)
@@ -105,6 +115,7 @@ static void become_endpoint(const struct fault_tool *tool,
 			    const struct fault_plan *plan, const char *world,
 			    int side, int sock, int pipe_fd)
 {
+	sigset_t none;
 	char text[6][32], preload[sizeof(tool->lib_dir) + 32];
 	char host[2] = {(char)('a' + side), 0};
 	uint64_t values[] = {
@@ -117,10 +128,13 @@ static void become_endpoint(const struct fault_tool *tool,
 	};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	for (int i = 0; i < 6; i++)
 		snprintf(text[i], sizeof(text[i]), "%" PRIu64, values[i]);
 	setenv("VERBENA_WORLD", world, 1);
 	setenv("VERBENA_HOST", host, 1);
+	unsetenv("VERBENA_MODEL");
 	setenv("LD_LIBRARY_PATH", tool->lib_dir, 1);
 	if (fault_plan_has_stream(plan)) {
 		snprintf(preload, sizeof(preload), "%s/verbena-boot.so",
@@ -135,74 +149,142 @@ static void become_endpoint(const struct fault_tool *tool,
 }
 
 static int spawn(const struct fault_tool *tool, const struct fault_plan *plan,
-		 const char *world, int side, const int socks[2],
-		 struct child *child)
+		 const char *world, int side, int sock, struct child *child)
 {
-	int ends[2];
+	int ends[2], error;
 
 	if (pipe2(ends, O_CLOEXEC) != 0)
 		return -errno;
 	fflush(NULL);
 	child->pid = fork();
+	error = errno;
 	if (child->pid == 0)
-		become_endpoint(tool, plan, world, side, socks[side], ends[1]);
+		become_endpoint(tool, plan, world, side, sock, ends[1]);
 	close(ends[1]);
 	child->pipe = ends[0];
-	return child->pid < 0 ? -errno : 0;
+	if (child->pid > 0)
+		return 0;
+	close(ends[0]);
+	child->pid = 0;
+	return -error;
 }
 
-/* The report, or the fact that there is none by the deadline. */
-static void collect(struct child *child, int side, uint64_t end_ns,
+/* Wait until `fd` is readable, the time is over or a signal has come. */
+static bool wait_for(struct watch *watch, int fd)
+{
+	struct pollfd fds[] = {{.fd = fd, .events = POLLIN},
+			       {.fd = watch->signal_fd, .events = POLLIN}};
+	struct signalfd_siginfo info;
+
+	while (!watch->signal) {
+		uint64_t now = sim_now_ns();
+		int ms = now < watch->end_ns
+				 ? (int)((watch->end_ns - now) / 1000000) + 1
+				 : 0;
+		int ready = poll(fds, 2, ms);
+
+		if (ready < 0 && errno == EINTR)
+			continue;
+		if (fds[1].revents &&
+		    read(watch->signal_fd, &info, sizeof(info)) > 0)
+			watch->signal = (int)info.ssi_signo;
+		return ready > 0 && fds[0].revents;
+	}
+	return false;
+}
+
+/* The report, or the fact that there is none in time; the child is gone. */
+static void collect(struct watch *watch, struct child *child, int side,
 		    struct fault_endpoint *report)
 {
-	struct pollfd poll_fd = {.fd = child->pipe, .events = POLLIN};
-	uint64_t now = sim_now_ns();
-	int wait_ms = now < end_ns ? (int)((end_ns - now) / 1000000) + 1 : 0;
+	int pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
 	ssize_t got = 0;
-	int status;
 
-	if (poll(&poll_fd, 1, wait_ms) > 0)
+	if (wait_for(watch, child->pipe))
 		got = read(child->pipe, report, sizeof(*report));
 	if (got != sizeof(*report)) {
 		memset(report, 0, sizeof(*report));
-		report->side = side;
+		fault_endpoint_init(report, side);
 		report->verdict = FAULT_CRASH;
 		report->rc = -ECHILD;
-		report->wrong_at = report->wrong_from = -1;
-		report->cause.slot = -1;
 		snprintf(report->cause.text, sizeof(report->cause.text),
-			 "endpoint %c ended without a report", 'a' + side);
+			 "endpoint %c ended, or hung, without a report",
+			 'a' + side);
+		kill(child->pid, SIGKILL);
+	} else if (pidfd < 0 || !wait_for(watch, pidfd)) {
 		kill(child->pid, SIGKILL);
 	}
+	if (pidfd >= 0)
+		close(pidfd);
 	close(child->pipe);
-	waitpid(child->pid, &status, 0);
+	waitpid(child->pid, NULL, 0);
 }
 
 static int run_endpoints(const struct fault_tool *tool,
 			 const struct fault_plan *plan, const char *world,
-			 struct fault_run *run)
+			 struct watch *watch, struct fault_run *run)
 {
 	uint64_t timeout_ms =
 		fault_plan_param(plan, "timeout_ms", DEFAULT_TIMEOUT_MS);
 	uint64_t bytes = fault_plan_param(plan, "bytes", DEFAULT_BYTES);
-	struct child child[SIM_HOST_COUNT];
-	int socks[2], count = 0;
-	uint64_t end_ns;
+	struct child child[SIM_HOST_COUNT] = {{0}};
+	int socks[2];
 	int rc = connect_pair(socks);
 
 	if (rc)
 		return rc;
 	/* No timing is asserted here; this only bounds a hang. 1 MiB/s is far
 	 * below what any machine moves. */
-	end_ns = sim_now_ns() +
-		 (timeout_ms * WATCHDOG_TIMEOUTS + bytes / 1024) * 1000000;
-	for (; !rc && count < SIM_HOST_COUNT; count++)
-		rc = spawn(tool, plan, world, count, socks, &child[count]);
+	watch->end_ns =
+		sim_now_ns() +
+		(timeout_ms * WATCHDOG_TIMEOUTS + bytes / 1024) * 1000000;
+	for (int side = 0; !rc && side < SIM_HOST_COUNT; side++)
+		rc = spawn(tool, plan, world, side, socks[side], &child[side]);
 	close(socks[0]);
 	close(socks[1]);
-	for (int side = 0; side < count; side++)
-		collect(&child[side], side, end_ns, &run->end[side]);
-	return rc;
+	for (int side = 0; side < SIM_HOST_COUNT; side++) {
+		if (child[side].pid <= 0)
+			continue;
+		if (rc) /* half a pair is no run */
+			kill(child[side].pid, SIGKILL);
+		collect(watch, &child[side], side, &run->end[side]);
+	}
+	return rc ? rc : watch->signal ? -EINTR : 0;
+}
+
+/* Signals that end us are taken in wait_for, so that what was made is
+ * removed. One that our parent has us ignore stays ignored. */
+static int open_watch(struct watch *watch)
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+	sigset_t mine;
+
+	sigemptyset(&mine);
+	signal(SIGCHLD, SIG_DFL);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
+		struct sigaction now;
+
+		sigaction(signals[i], NULL, &now);
+		if (now.sa_handler != SIG_IGN)
+			sigaddset(&mine, signals[i]);
+	}
+	watch->signal = 0;
+	watch->signal_fd = signalfd(-1, &mine, SFD_CLOEXEC);
+	if (watch->signal_fd < 0)
+		return -errno;
+	sigprocmask(SIG_BLOCK, &mine, &watch->before);
+	return 0;
+}
+
+static void close_watch(struct watch *watch)
+{
+	close(watch->signal_fd);
+	if (watch->signal) {
+		/* Everything is down; now die of it, as one expects. */
+		signal(watch->signal, SIG_DFL);
+		raise(watch->signal);
+	}
+	sigprocmask(SIG_SETMASK, &watch->before, NULL);
 }
 
 static bool meets(const struct fault_line *line, const struct fault_run *run)
@@ -240,40 +322,64 @@ static int find_first_fired(const struct sim_fault *faults, int count)
 	return -1;
 }
 
+static void sum_up(const struct fault_plan *plan, struct fault_run *run,
+		   const struct sim_fault *faults, uint64_t start_ns)
+{
+	for (int i = 0; i < plan->line_count; i++)
+		run->stale += faults[i].effective == 0;
+	run->first_fired = find_first_fired(faults, plan->line_count);
+	run->is_as_expected = is_as_expected(plan, run);
+	run->seconds = (double)(sim_now_ns() - start_ns) / 1e9;
+}
+
+static int open_world(const struct fault_plan *plan, char name[SIM_NAME_MAX],
+		      struct sim_world **world, char *error)
+{
+	struct sim_world_config config = {.name = name, .is_observer = true};
+	struct sim_fault faults[SIM_FAULT_MAX];
+	char *text = fault_plan_print(plan);
+	int rc;
+
+	/* What a replay that was killed may have left. */
+	sim_world_sweep("replay.");
+	snprintf(name, SIM_NAME_MAX, "replay.%d", (int)getpid());
+	for (int host = 0; host < SIM_HOST_COUNT; host++)
+		config.model[host] = plan->device[host][0] ? plan->device[host]
+							   : DEFAULT_MODEL;
+	config.plan_text = text ? text : "";
+	config.faults = faults;
+	config.fault_count = fault_plan_faults(plan, faults);
+	rc = sim_world_open(&config, world, error);
+	free(text);
+	return rc;
+}
+
 int fault_scenario_run(const struct fault_tool *tool,
 		       const struct fault_plan *plan, struct fault_run *run,
 		       struct sim_fault faults[SIM_FAULT_MAX],
 		       char error[FAULT_ERROR_MAX])
 {
 	char name[SIM_NAME_MAX];
-	struct sim_world_config config = {.name = name, .is_observer = true};
 	struct sim_world *world;
-	struct sim_fault *live;
-	uint64_t start = sim_now_ns();
+	struct watch watch;
+	uint64_t start_ns = sim_now_ns();
 	int count, rc = check_plan(plan, error);
 
 	if (rc)
 		return rc;
-	snprintf(name, sizeof(name), "replay.%d", (int)getpid());
-	for (int host = 0; host < SIM_HOST_COUNT; host++)
-		config.model[host] = plan->device[host][0] ? plan->device[host]
-							   : DEFAULT_MODEL;
-	rc = sim_world_open(&config, &world, error);
+	rc = open_world(plan, name, &world, error);
 	if (rc)
 		return rc;
 	memset(run, 0, sizeof(*run));
-	rc = plan->line_count ? fault_plan_arm(plan, world) : 0;
+	rc = open_watch(&watch);
 	if (!rc)
-		rc = run_endpoints(tool, plan, name, run);
+		rc = run_endpoints(tool, plan, name, &watch, run);
 	sim_world_reap(world, 0);
-	live = sim_world_faults(world, &count);
-	memcpy(faults, live, sizeof(*faults) * (size_t)count);
-	for (int i = 0; i < count; i++)
-		run->stale += faults[i].effective == 0;
-	run->first_fired = find_first_fired(faults, count);
-	run->is_as_expected = is_as_expected(plan, run);
-	run->seconds = (double)(sim_now_ns() - start) / 1e9;
+	memcpy(faults, sim_world_faults(world, &count),
+	       sizeof(*faults) * SIM_FAULT_MAX);
 	sim_world_close(world);
+	close_watch(&watch);
+	sum_up(plan, run, faults, start_ns);
 	if (rc)
 		snprintf(error, FAULT_ERROR_MAX, "cannot run the scenario: %s",
 			 strerror(-rc));
@@ -294,6 +400,14 @@ int fault_tool_find(struct fault_tool *tool, char error[FAULT_ERROR_MAX])
 	tool->exe[len] = 0;
 	snprintf(dir, sizeof(dir), "%s", tool->exe);
 	*strrchr(dir, '/') = 0;
+	/* The dynamic linker's lists know no quotes. */
+	if (strpbrk(dir, " :;")) {
+		snprintf(error, FAULT_ERROR_MAX,
+			 "verbena cannot be used from '%.150s': its path holds "
+			 "a space, ':' or ';'",
+			 dir);
+		return -EINVAL;
+	}
 	for (int i = 0; i < 2; i++) {
 		snprintf(path, sizeof(path), "%s%s/libibverbs.so.1", dir,
 			 places[i]);

@@ -86,12 +86,14 @@ static void tell_ends(const struct fault_run *run)
 			       "checked %" PRIu64 " B\n",
 			       'a' + side, end->sent_bytes,
 			       end->received_bytes);
-		else if (root < 0 || side == root)
+		else if (root < 0 || side == root ||
+			 end->verdict == FAULT_CRASH)
 			tell_seen(end);
 	}
 	for (int side = 0; side < SIM_HOST_COUNT; side++)
 		if (root >= 0 && side != root &&
-		    run->end[side].verdict != FAULT_PASS)
+		    run->end[side].verdict != FAULT_PASS &&
+		    run->end[side].verdict != FAULT_CRASH)
 			printf("  %c  then ended, too\n", 'a' + side);
 }
 

@@ -64,6 +64,7 @@ struct apple_uc {
 	uint32_t stride;
 	uint32_t slots;
 
+	bool is_activated;
 	bool is_live;
 	bool send_busy[UC_SLOTS_MAX];
 	uint64_t send_frame[UC_SLOTS_MAX];  /* ordinal of what is in flight */

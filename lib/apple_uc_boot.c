@@ -21,6 +21,12 @@ static int left_ms(uint64_t now, uint64_t end)
 	return ms > 1000 ? 1000 : (int)ms + 1;
 }
 
+/* Taken nothing (D-A31), not now (D-A13), or a signal: no failure. */
+static bool is_again(long rc)
+{
+	return rc == -EAGAIN || rc == -EWOULDBLOCK || rc == -EINTR;
+}
+
 static int boot_failed(struct apple_uc *uc, long rc, const char *what)
 {
 	if (rc == 0)
@@ -41,8 +47,7 @@ static int send_byte(struct apple_uc *uc, uint8_t byte, uint64_t end)
 
 		if (n == 1)
 			return 0;
-		/* Taken nothing (D-A31), or no room yet (D-A13): wait. */
-		if (n != 0 && n != -EAGAIN && n != -EWOULDBLOCK)
+		if (n != 0 && !is_again(n))
 			return boot_failed(uc, n, "send");
 		if (now >= end)
 			return vb_fail(&uc->base, VB_TIMEOUT, -ETIMEDOUT,
@@ -63,7 +68,7 @@ static int recv_byte(struct apple_uc *uc, uint8_t *byte, uint64_t end)
 
 		if (n == 1)
 			return 0;
-		if (n != -EAGAIN && n != -EWOULDBLOCK)
+		if (!is_again(n))
 			return boot_failed(uc, n, "recv");
 		if (now >= end)
 			return vb_fail(&uc->base, VB_TIMEOUT, -ETIMEDOUT,
@@ -78,7 +83,10 @@ static int recv_byte(struct apple_uc *uc, uint8_t *byte, uint64_t end)
 
 int uc_exchange_ready(struct apple_uc *uc, uint8_t mine, uint8_t *peer)
 {
-	uint64_t end = now_of(uc) + uc->base.timeout_ns;
+	uint64_t now = now_of(uc);
+	uint64_t end = uc->base.timeout_ns < UINT64_MAX - now
+			       ? now + uc->base.timeout_ns
+			       : UINT64_MAX;
 	int rc = send_byte(uc, mine, end);
 
 	return rc ? rc : recv_byte(uc, peer, end);
@@ -93,7 +101,7 @@ int uc_watch_peer(struct apple_uc *uc)
 	if (uc->peer_ended)
 		return 1;
 	n = boot->recv(boot->arg, &byte, 1, true);
-	if (n == -EAGAIN || n == -EWOULDBLOCK)
+	if (is_again(n))
 		return 0;
 	if (n > 0)
 		/* nothing crosses it once live (D-A11). */

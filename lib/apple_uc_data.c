@@ -327,6 +327,8 @@ int uc_send(struct vb_transport *t, const void *data, size_t size)
 	struct apple_uc *uc = (struct apple_uc *)t;
 	const uint8_t *from = data;
 
+	if (!uc->is_live)
+		return -ENOTCONN; /* */
 	while (size > 0) {
 		uint32_t room, take;
 		uint8_t *to;
@@ -384,7 +386,7 @@ int uc_recv(struct vb_transport *t, void *data, size_t size)
 	struct apple_uc *uc = (struct apple_uc *)t;
 	struct uc_wait wait = {.what = "receive"};
 	uint8_t *to = data;
-	int rc = post_pending(uc);
+	int rc = uc->is_live ? post_pending(uc) : -ENOTCONN;
 
 	while (rc == 0 && size > 0) {
 		uint32_t taken = 0;

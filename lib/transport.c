@@ -45,9 +45,9 @@ int vb_flush(struct vb_transport *t)
 	return t->cause.code ? t->cause.error : t->ops->flush(t);
 }
 
-int vb_close(struct vb_transport *t)
+int vb_close(struct vb_transport *t, struct vb_cause *cause)
 {
-	return t ? t->ops->close(t) : 0;
+	return t ? t->ops->close(t, cause) : 0;
 }
 
 const struct vb_cause *vb_cause(const struct vb_transport *t)

@@ -11,7 +11,7 @@ struct vb_transport_ops {
 	int (*send)(struct vb_transport *t, const void *data, size_t size);
 	int (*recv)(struct vb_transport *t, void *data, size_t size);
 	int (*flush)(struct vb_transport *t);
-	int (*close)(struct vb_transport *t);
+	int (*close)(struct vb_transport *t, struct vb_cause *cause);
 };
 
 /* The head of every transport. */

@@ -18,6 +18,9 @@
 #define DEFAULT_TIMEOUT_NS 30000000000ull
 #define DEFAULT_GRACE_NS   100000000ull
 
+#define UC_NO_CAUSE \
+	((struct vb_cause){.offset_bytes = -1, .frame = -1, .slot = -1})
+
 static int device_failed(struct apple_uc *uc, int error, const char *call)
 {
 	return vb_fail(&uc->base, VB_DEVICE, error ? -abs(error) : -EIO,
@@ -217,12 +220,15 @@ static int uc_activate(struct vb_transport *t, const uint8_t *caps)
 	uint8_t ready = 0;
 	bool is_armed;
 
+	if (uc->is_activated)
+		return -EALREADY; /* one byte each way, once */
+	uc->is_activated = true;
 	memcpy(&peer, caps, sizeof(peer));
 	is_armed = arm(uc, &peer) == 0;
 	/* The peer always gets its byte (S6); our own failure is told after
 	 * that, unless the exchange itself fails, which is worse. */
 	armed = t->cause;
-	t->cause = (struct vb_cause){.slot = -1};
+	t->cause = UC_NO_CAUSE;
 	if (uc_exchange_ready(uc, is_armed ? UC_READY : 0, &ready) != 0)
 		return give_up(uc);
 	if (ready != UC_READY && ready != 0) {
@@ -300,7 +306,7 @@ static void release(struct apple_uc *uc)
 	vb_verbs_put(verbs);
 }
 
-static int uc_close(struct vb_transport *t)
+static int uc_close(struct vb_transport *t, struct vb_cause *cause)
 {
 	struct apple_uc *uc = (struct apple_uc *)t;
 	int rc;
@@ -308,6 +314,8 @@ static int uc_close(struct vb_transport *t)
 	drain_sends(uc);
 	release(uc);
 	rc = t->cause.error;
+	if (cause)
+		*cause = t->cause;
 	free(uc);
 	return rc;
 }
@@ -347,7 +355,7 @@ int vb_probe(const struct vb_options *options, uint8_t caps[VB_CAPS_BYTES],
 	if (!uc)
 		return -ENOMEM;
 	uc->base.ops = &uc_ops;
-	uc->base.cause.slot = -1;
+	uc->base.cause = UC_NO_CAUSE;
 	uc->base.runtime = vb_runtime_or_default(&options->runtime);
 	uc->base.boot =
 		options->boot ? *options->boot : vb_boot_socket(options->fd);
@@ -365,7 +373,7 @@ int vb_probe(const struct vb_options *options, uint8_t caps[VB_CAPS_BYTES],
 	if (cause)
 		*cause = uc->base.cause;
 	if (rc) {
-		uc_close(&uc->base);
+		uc_close(&uc->base, NULL);
 		return rc;
 	}
 	mine.qpn = uc->qp->qp_num;

@@ -127,10 +127,11 @@ int vb_flush(struct vb_transport *transport);
 
 /*
  * Flush, wait (within the deadline) until the device has taken all sends, and
- * release everything; the transport is gone whatever is returned. Memory whose
- * release the device refuses is kept, as it may still write there.
+ * release everything; the transport is gone whatever is returned: the latched
+ * failure, or what went wrong in closing. `cause`, when given, tells it. Memory
+ * whose release the device refuses is kept, as it may still write there.
  */
-int vb_close(struct vb_transport *transport);
+int vb_close(struct vb_transport *transport, struct vb_cause *cause);
 
 /* The latched failure, or one with code VB_OK; valid until vb_close. */
 const struct vb_cause *vb_cause(const struct vb_transport *transport);

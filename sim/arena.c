@@ -6,7 +6,10 @@
 #define _GNU_SOURCE
 #include "sim/world.h"
 
+#include <errno.h>
 #include <fcntl.h>
+
+#include "sim/diag.h"
 
 #define MIN_SHIFT 12 /* 4 KiB */
 
@@ -19,14 +22,24 @@ static int class_of(size_t bytes)
 	return class;
 }
 
+int sim_reserve(int fd, uint64_t offset, uint64_t bytes)
+{
+	int rc;
+
+	do {
+		rc = posix_fallocate(fd, (off_t)offset, (off_t)bytes);
+	} while (rc == EINTR);
+	return rc;
+}
+
 /* Pages are reserved before they are handed out: a full /dev/shm must be an
  * error here, not a SIGBUS in the data path. */
 static bool reserve(struct sim_world *w, uint64_t offset, size_t bytes)
 {
 	if (w->fd < 0)
 		return true;
-	off_t at = (off_t)(w->seg->bytes - SIM_ARENA_BYTES + offset);
-	return posix_fallocate(w->fd, at, (off_t)bytes) == 0;
+	return sim_reserve(w->fd, w->seg->bytes - SIM_ARENA_BYTES + offset,
+			   bytes) == 0;
 }
 
 uint64_t sim_arena_alloc(struct sim_world *w, size_t bytes)
@@ -48,6 +61,11 @@ uint64_t sim_arena_alloc(struct sim_world *w, size_t bytes)
 		seg->arena_next += size;
 	}
 	sim_unlock(&seg->lock);
+	if (!offset)
+		sim_diag("world", "see sim/README.md, a world",
+			 "no room for a ring of %zu bytes: the world's memory "
+			 "or /dev/shm is full",
+			 size);
 	return offset;
 }
 

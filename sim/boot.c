@@ -34,13 +34,23 @@ static read_fn real_read;
 static write_fn real_write;
 static poll_fn real_poll;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_world *world;
 static int host;
-static ino_t stream_inode; /* 0 until the stream is known */
-static uint64_t in_offset, out_offset;
-static bool is_in_stopped, is_out_stopped;
-static enum sim_effect in_stop;
+static _Atomic ino_t stream_inode; /* 0 until the stream is known */
+
+/* One direction of the stream. The lock orders what passes that way; no two
+ * directions wait for each other. */
+struct way {
+	pthread_mutex_t lock;
+	enum sim_site site;
+	uint64_t offset;
+	bool is_stopped;
+	enum sim_effect stop;
+};
+static struct way in = {PTHREAD_MUTEX_INITIALIZER, SIM_SITE_BOOT_IN, 0, false,
+			SIM_EFFECT_COUNT};
+static struct way out = {PTHREAD_MUTEX_INITIALIZER, SIM_SITE_BOOT_OUT, 0, false,
+			 SIM_EFFECT_COUNT};
 
 static void find(void *slot, const char *name)
 {
@@ -65,18 +75,19 @@ __attribute__((constructor)) static void start(void)
 		host = side[0] - 'a';
 }
 
-/* With the lock held: is this descriptor the bootstrap stream? */
+/* Is this descriptor the bootstrap stream? The first one asked about is. */
 static bool is_stream(int fd)
 {
 	struct sockaddr_storage peer;
 	socklen_t len = sizeof(peer);
 	struct stat st;
+	ino_t none = 0;
 	int type;
 
 	if (!world || fstat(fd, &st) != 0 || !S_ISSOCK(st.st_mode))
 		return false;
-	if (stream_inode)
-		return st.st_ino == stream_inode;
+	if (atomic_load(&stream_inode))
+		return st.st_ino == atomic_load(&stream_inode);
 	if (getpeername(fd, (struct sockaddr *)&peer, &len) != 0 ||
 	    (peer.ss_family != AF_INET && peer.ss_family != AF_INET6))
 		return false;
@@ -84,102 +95,102 @@ static bool is_stream(int fd)
 	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) != 0 ||
 	    type != SOCK_STREAM)
 		return false;
-	stream_inode = st.st_ino;
-	return true;
+	atomic_compare_exchange_strong(&stream_inode, &none, st.st_ino);
+	return st.st_ino == atomic_load(&stream_inode);
 }
 
-static bool is_nonblocking(int fd, int flags)
-{
-	return (flags & MSG_DONTWAIT) || (fcntl(fd, F_GETFL) & O_NONBLOCK);
-}
-
-/* What a stalled or ended stream gives to a reader. */
-static ssize_t stopped_read(int fd, int flags)
-{
-	if (in_stop == SIM_EFFECT_EOF)
-		return 0;
-	if (!is_nonblocking(fd, flags))
-		real_poll(NULL, 0, -1); /* until a signal */
-	errno = is_nonblocking(fd, flags) ? EAGAIN : EINTR;
-	return -1;
-}
-
-/* Has the reader come to a byte that a line withholds? */
-static bool at_stop(void)
+/* With its lock held: has this way come to a byte that a line withholds? */
+static bool at_stop(struct way *way)
 {
 	uint8_t none;
 
-	if (!is_in_stopped &&
-	    sim_tap_stream(world, host, SIM_SITE_BOOT_IN, in_offset, &none, 0,
-			   &in_stop) == 0)
-		is_in_stopped = in_stop == SIM_EFFECT_EOF ||
-				in_stop == SIM_EFFECT_STALL;
-	return is_in_stopped;
+	if (!way->is_stopped &&
+	    sim_tap_stream(world, host, way->site, way->offset, &none, 0,
+			   &way->stop) == 0)
+		way->is_stopped = way->stop != SIM_EFFECT_COUNT;
+	return way->is_stopped;
+}
+
+static bool is_stalled(void)
+{
+	bool stalled;
+
+	pthread_mutex_lock(&in.lock);
+	stalled = at_stop(&in) && in.stop == SIM_EFFECT_STALL;
+	pthread_mutex_unlock(&in.lock);
+	return stalled;
+}
+
+/* What a stalled or ended stream gives to a reader: nothing, for as long as
+ * the socket's own mode says to wait for it. */
+static ssize_t stopped_read(int fd, int flags)
+{
+	struct timeval limit = {0};
+	socklen_t len = sizeof(limit);
+	int wait_ms = -1;
+
+	if (in.stop == SIM_EFFECT_EOF)
+		return 0;
+	getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, &len);
+	if (limit.tv_sec || limit.tv_usec)
+		wait_ms = (int)(limit.tv_sec * 1000 + limit.tv_usec / 1000);
+	if ((flags & MSG_DONTWAIT) || (fcntl(fd, F_GETFL) & O_NONBLOCK))
+		wait_ms = 0;
+	errno = real_poll(NULL, 0, wait_ms) < 0 ? EINTR : EAGAIN;
+	return -1;
 }
 
 static ssize_t stream_recv(int fd, void *bytes, size_t len, int flags)
 {
+	bool is_stopped;
 	ssize_t got;
 
-	pthread_mutex_lock(&lock);
-	if (!is_stream(fd) || len == 0) {
-		pthread_mutex_unlock(&lock);
+	if (len == 0 || !is_stream(fd))
 		return real_recv(fd, bytes, len, flags);
-	}
-	if (at_stop()) {
-		pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&in.lock);
+	is_stopped = at_stop(&in);
+	pthread_mutex_unlock(&in.lock);
+	if (is_stopped)
 		return stopped_read(fd, flags);
-	}
-	pthread_mutex_unlock(&lock);
 	got = real_recv(fd, bytes, len, flags);
 	if (got <= 0 || (flags & MSG_PEEK))
 		return got;
-	pthread_mutex_lock(&lock);
-	got = (ssize_t)sim_tap_stream(world, host, SIM_SITE_BOOT_IN, in_offset,
-				      bytes, (size_t)got, &in_stop);
-	in_offset += (uint64_t)got;
-	pthread_mutex_unlock(&lock);
-	return got ? got : stream_recv(fd, bytes, len, flags);
+	pthread_mutex_lock(&in.lock);
+	got = (ssize_t)sim_tap_stream(world, host, in.site, in.offset, bytes,
+				      (size_t)got, &in.stop);
+	in.offset += (uint64_t)got;
+	pthread_mutex_unlock(&in.lock);
+	return got ? got : stopped_read(fd, flags);
 }
 
 /* Send what may pass; swallow the rest. */
 static ssize_t stream_send(int fd, const void *bytes, size_t len, int flags)
 {
-	enum sim_effect stop = SIM_EFFECT_COUNT;
 	uint8_t *copy;
 	size_t pass;
-	ssize_t sent;
+	ssize_t sent = 0;
 
-	pthread_mutex_lock(&lock);
-	if (!is_stream(fd) || len == 0) {
-		pthread_mutex_unlock(&lock);
+	if (len == 0 || !is_stream(fd))
 		return real_send(fd, bytes, len, flags);
-	}
 	copy = malloc(len);
-	if (is_out_stopped || !copy) {
-		free(copy);
-		pthread_mutex_unlock(&lock);
-		return (ssize_t)len;
-	}
+	if (!copy)
+		return -1;
 	memcpy(copy, bytes, len);
-	pass = sim_tap_stream(world, host, SIM_SITE_BOOT_OUT, out_offset, copy,
-			      len, &stop);
-	sent = pass ? real_send(fd, copy, pass, flags) : 0;
-	free(copy);
+	pthread_mutex_lock(&out.lock);
+	pass = at_stop(&out) ? 0
+			     : sim_tap_stream(world, host, out.site, out.offset,
+					      copy, len, &out.stop);
+	if (pass)
+		sent = real_send(fd, copy, pass, flags);
 	if (sent > 0)
-		out_offset += (uint64_t)sent;
-	if (pass < len && sent == (ssize_t)pass) {
-		uint8_t none;
-
-		/* Arrived at the line's own byte: it strikes. */
-		sim_tap_stream(world, host, SIM_SITE_BOOT_OUT, out_offset,
-			       &none, 0, &stop);
-		is_out_stopped = true;
-		if (stop == SIM_EFFECT_EOF)
+		out.offset += (uint64_t)sent;
+	if (sent == (ssize_t)pass && pass < len) {
+		if (out.stop == SIM_EFFECT_EOF)
 			shutdown(fd, SHUT_WR);
 		sent = (ssize_t)len;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&out.lock);
+	free(copy);
 	return sent;
 }
 
@@ -215,16 +226,15 @@ ssize_t read(int fd, void *bytes, size_t len)
 /* A stalled stream is never readable. */
 int poll(struct pollfd *fds, nfds_t count, int timeout)
 {
-	struct pollfd *copy;
+	struct pollfd *copy = NULL;
 	bool hides = false;
 	int ready;
 
-	pthread_mutex_lock(&lock);
-	for (nfds_t i = 0; world && stream_inode && i < count; i++)
+	for (nfds_t i = 0; atomic_load(&stream_inode) && i < count; i++)
 		hides |= (fds[i].events & POLLIN) && is_stream(fds[i].fd) &&
-			 at_stop() && in_stop == SIM_EFFECT_STALL;
-	pthread_mutex_unlock(&lock);
-	copy = hides ? malloc(count * sizeof(*copy)) : NULL;
+			 is_stalled();
+	if (hides)
+		copy = malloc(count * sizeof(*copy));
 	if (!copy)
 		return real_poll(fds, count, timeout);
 	memcpy(copy, fds, count * sizeof(*copy));

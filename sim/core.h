@@ -51,9 +51,18 @@ void sim_cq_push(struct sim_world *w, uint32_t cq, const struct sim_cqe *cqe);
 /* Forget the completions of a queue pair that is going away. */
 void sim_cq_purge(struct sim_world *w, uint32_t cq, uint32_t qp);
 
-/* notify.c: one datagram to whoever sleeps on a channel's descriptor. */
+/*
+ * notify.c. A channel's descriptor is a datagram socket that any process can
+ * reach; a datagram is only a doorbell, what is owed is in the segment: a
+ * buffer that is full loses nothing.
+ */
 int sim_notify_socket(struct sim_world *w, uint32_t channel, int *fd);
-void sim_notify(struct sim_world *w, uint32_t channel, uint64_t cookie);
+/* The queue owes an event: mark it, and ring. */
+void sim_cq_wake(struct sim_world *w, struct sim_cq *cq);
+/* Wait for a doorbell of the channel (as its descriptor's mode says) and take
+ * one owed event; *cookie is its queue's. A negative errno. */
+int sim_channel_take(struct sim_world *w, uint32_t channel, int fd,
+		     uint64_t *cookie);
 
 /* qp.c */
 struct sim_qp_config {
@@ -123,6 +132,8 @@ enum sim_copy_result sim_copy(struct sim_world *w, const struct sim_copy *copy);
  * descriptor; started on first need, only for queues with a channel. */
 void sim_timer_start(struct sim_world *w);
 void sim_timer_stop(void);
+/* In a fork's child, where the thread does not exist. */
+void sim_timer_forget(void);
 
 /* tap.c */
 /* Lines that claim this event, as a mask; counts it as reached. */

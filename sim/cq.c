@@ -36,7 +36,7 @@ int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
 			 "create_cq refused: the device has %u of them",
 			 model->cq_limit);
 	if (!cq)
-		return -ENOMEM;
+		return rc == -EUSERS ? -ENOMEM : rc;
 	cq->size = sim_round_up(model->cq_depth_rounds ? depth + 1 : depth);
 	cq->depth = model->cq_depth_rounds ? cq->size - 1 : depth;
 	cq->ring = sim_arena_alloc(w, cq->size * sizeof(struct sim_cqe));
@@ -47,6 +47,7 @@ int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
 	cq->channel = channel;
 	cq->cookie = cookie;
 	cq->armed = SIM_ARM_NONE;
+	cq->is_event_pending = 0;
 	cq->head = cq->tail = cq->is_overrun = cq->users = 0;
 	cq->deadline_ns = SIM_NO_LIMIT;
 	if (ch)
@@ -67,6 +68,8 @@ int sim_cq_destroy(struct sim_ctx *ctx, uint32_t handle)
 	if (atomic_load(&cq->users))
 		return -EBUSY;
 	ch = sim_channel_get(w, cq->channel);
+	if (ch && atomic_exchange(&cq->is_event_pending, 0))
+		atomic_fetch_sub(&ch->pending, 1);
 	if (ch)
 		atomic_fetch_sub(&ch->users, 1);
 	atomic_store(&cq->object.handle, 0);
@@ -126,7 +129,7 @@ void sim_cq_push(struct sim_world *w, uint32_t handle,
 	}
 	sim_unlock(&cq->lock);
 	if (wake)
-		sim_notify(w, cq->channel, cq->cookie);
+		sim_cq_wake(w, cq);
 }
 
 void sim_cq_purge(struct sim_world *w, uint32_t handle, uint32_t qp)
@@ -254,7 +257,7 @@ void sim_cq_arm(struct sim_ctx *ctx, struct sim_cq *cq, bool solicited_only)
 	    sim_model_of(sim_host_of(ctx->world, ctx->host))
 		    ->arm_sees_unpolled) {
 		atomic_store(&cq->armed, SIM_ARM_NONE);
-		sim_notify(ctx->world, cq->channel, cq->cookie);
+		sim_cq_wake(ctx->world, cq);
 	}
 	sim_unlock(&cq->lock);
 	if (cq->channel && atomic_load(&cq->deadline_ns) != SIM_NO_LIMIT)

@@ -48,13 +48,14 @@ static uint8_t vendor_err(const struct sim_model *model, uint8_t status)
 
 /* --- ending the head of the send queue ---------------------------------- */
 
-static void push_send_cqe(struct delivery *d, enum ibv_wc_status status)
+static void push_send_cqe(struct delivery *d, uint32_t index,
+			  enum ibv_wc_status status)
 {
 	struct sim_wqe *wqe = d->wqe;
 	struct sim_cqe cqe = {
 		.wr_id = wqe->wr_id,
 		.qp = d->qp->object.handle,
-		.wqe_index = d->qp->sq.head,
+		.wqe_index = index,
 		.qp_num = d->qp->qp_num,
 		.byte_len = wqe->len,
 		.status = (uint8_t)status,
@@ -69,10 +70,15 @@ static void end_head(struct delivery *d, enum ibv_wc_status status)
 {
 	bool is_told = (d->wqe->flags & SIM_WQE_SIGNALED) || status;
 
-	if (is_told && !(d->wqe->flags & SIM_WQE_COMPLETED))
-		push_send_cqe(d, status);
+	bool is_due = is_told && !(d->wqe->flags & SIM_WQE_COMPLETED);
+	uint32_t index = d->qp->sq.head;
+
+	/* The head first: dying in between loses one completion, and never
+	 * reports a request twice. */
 	d->qp->wait_until_ns = 0;
-	atomic_store(&d->qp->sq.head, d->qp->sq.head + 1);
+	atomic_store(&d->qp->sq.head, index + 1);
+	if (is_due)
+		push_send_cqe(d, index, status);
 }
 
 /* The requester's error: the request gets its status, all others flush. The
@@ -116,7 +122,7 @@ static void wait_until(struct delivery *d, uint64_t due)
 	if (d->qp->object.proc == d->w->proc)
 		sim_timer_start(d->w);
 	else
-		sim_notify(d->w, cq->channel, cq->cookie);
+		sim_cq_wake(d->w, cq);
 }
 
 /* The RNR timer codes of 5.9, in units of 10 µs. */
@@ -133,20 +139,27 @@ static uint64_t rnr_ns(uint8_t code)
 	return (uint64_t)units[code & 31] * 10000;
 }
 
+/* The acknowledge timer ran out: send again, or give up. True: given up. */
+static bool retries_are_spent(struct delivery *d)
+{
+	if (d->wqe->attempts >= d->qp->attr.retry_cnt) {
+		fail_sender(d, IBV_WC_RETRY_EXC_ERR);
+		return true;
+	}
+	d->wqe->attempts++;
+	d->qp->wait_until_ns = 0;
+	return false;
+}
+
 /* RC, no acknowledge: wait, and count when the timer ran out. */
 static void await_ack(struct delivery *d)
 {
 	const struct ibv_qp_attr *attr = &d->qp->attr;
 	uint64_t timeout = attr->timeout ? 4096ull << attr->timeout : 0;
 
-	if (d->qp->wait_until_ns && now(d) >= d->qp->wait_until_ns) {
-		if (d->wqe->attempts >= attr->retry_cnt) {
-			fail_sender(d, IBV_WC_RETRY_EXC_ERR);
-			return;
-		}
-		d->wqe->attempts++;
-		d->qp->wait_until_ns = 0;
-	}
+	if (d->qp->wait_until_ns && now(d) >= d->qp->wait_until_ns &&
+	    retries_are_spent(d))
+		return;
 	if (timeout && !d->qp->wait_until_ns)
 		wait_until(d, now(d) + timeout);
 }
@@ -234,8 +247,10 @@ static bool takes_messages(struct delivery *d)
 	const struct sim_qp *peer = d->peer;
 	uint32_t state = atomic_load(&peer->state);
 
-	return atomic_load(&peer->object.handle) && state >= IBV_QPS_RTR &&
-	       state <= IBV_QPS_SQE &&
+	/* The slot may have a new tenant since it was looked up. */
+	return atomic_load(&peer->object.handle) &&
+	       peer->qp_num == d->qp->attr.dest_qp_num &&
+	       state >= IBV_QPS_RTR && state <= IBV_QPS_SQE &&
 	       peer->attr.dest_qp_num == d->qp->qp_num &&
 	       (!d->model->psn_ok || d->model->psn_ok(d->host, d->qp, peer));
 }
@@ -519,6 +534,9 @@ static bool strike_drop(struct delivery *d, bool *goes_on)
 	if (!fault)
 		return false;
 	sim_tap_fired(fault, ordinal, true);
+	/* A sticky line loses each attempt, until the retries are spent. */
+	if (d->qp->type == IBV_QPT_RC && fault->times == SIM_NO_LIMIT)
+		d->wqe->tx_mask |= 1ull << (fault - d->w->seg->fault);
 	sim_unlock(&d->peer->rq_lock);
 	*goes_on = d->qp->type != IBV_QPT_RC;
 	if (*goes_on) {
@@ -561,8 +579,7 @@ static bool meet(struct delivery *d)
 		sim_unlock(&peer->rq_lock);
 		return no_receive(d);
 	}
-	if (d->len < d->wqe->len)
-		cut_spans(d->from, &d->from_count, d->len);
+	cut_spans(d->from, &d->from_count, d->len);
 	return fill_receive(d);
 }
 
@@ -582,7 +599,7 @@ static void tap_head(struct delivery *d)
 	if (d->model->completes_at_post &&
 	    d->model->completes_at_post(d->host) &&
 	    (wqe->flags & SIM_WQE_SIGNALED)) {
-		push_send_cqe(d, IBV_WC_SUCCESS);
+		push_send_cqe(d, d->qp->sq.head, IBV_WC_SUCCESS);
 		wqe->flags |= SIM_WQE_COMPLETED;
 	}
 }
@@ -605,6 +622,8 @@ static bool step(struct delivery *d)
 		if (now(d) < qp->wait_until_ns)
 			return false;
 		d->wqe->flags &= (uint16_t)~SIM_WQE_LOST;
+		if (retries_are_spent(d))
+			return false;
 	}
 	if (d->len > d->model->port.max_msg_sz) {
 		fail_sender(d, IBV_WC_LOC_LEN_ERR);
@@ -672,7 +691,7 @@ static void look_for_the_dead(struct sim_world *w, struct sim_qp *qp)
 	struct sim_qp *peer = sim_qp_by_num(w, atomic_load(&qp->dest));
 	uint32_t proc = peer ? peer->object.proc : 0;
 
-	if (proc && proc != w->proc && !sim_proc_is_alive(&w->seg->proc[proc]))
+	if (proc && proc != w->proc && !sim_proc_is_alive(w, proc))
 		sim_world_reap(w, w->seg->proc[proc].pid);
 }
 

@@ -86,10 +86,12 @@ static int parse_value(const struct sim_knob *knob, const char *word,
 
 	if (at[0] == '#') {
 		char *end;
-		long value = strtol(word, &end, 0);
+		long value = strtol(word, &end, 10);
+		long least, most;
 
-		if (len == 0 || end != word + len || value < 0 ||
-		    value > 1000000)
+		if (sscanf(at, "#%*d of %ld..%ld", &least, &most) != 2 ||
+		    len == 0 || end != word + len || value < least ||
+		    value > most)
 			return -1;
 		return (int)value;
 	}
@@ -104,7 +106,7 @@ static int parse_value(const struct sim_knob *knob, const char *word,
 }
 
 static int set_knob(struct sim_host *host, const struct sim_model *model,
-		    const char *word, size_t len, char *error)
+		    const char *word, size_t len, uint32_t *given, char *error)
 {
 	const char *equals = memchr(word, '=', len);
 	size_t name_len = equals ? (size_t)(equals - word) : len;
@@ -122,10 +124,18 @@ static int set_knob(struct sim_host *host, const struct sim_model *model,
 			snprintf(error, SIM_ERROR_MAX,
 				 "model %s: '%.*s': %s takes %s", model->name,
 				 (int)(len < 60 ? len : 60), word, knob->name,
-				 knob->values[0] == '#' ? "a number"
-							: knob->values);
+				 knob->values[0] == '#'
+					 ? strstr(knob->values, "of ") + 3
+					 : knob->values);
 			return -EINVAL;
 		}
+		if (*given & 1u << i) {
+			snprintf(error, SIM_ERROR_MAX,
+				 "model %s: '%s' given twice", model->name,
+				 knob->name);
+			return -EINVAL;
+		}
+		*given |= 1u << i;
 		host->knob[i] = value;
 		return 0;
 	}
@@ -141,6 +151,7 @@ int sim_model_apply(struct sim_host *host, uint32_t index, const char *text,
 	size_t len = strcspn(text, ",");
 	int found = find_model(text, len, error);
 	const struct sim_model *model;
+	uint32_t given = 0; /* bit n: knob n */
 
 	if (found < 0)
 		return found;
@@ -158,7 +169,7 @@ int sim_model_apply(struct sim_host *host, uint32_t index, const char *text,
 					: 0;
 	for (const char *at = text + len; *at == ','; at += len + 1) {
 		len = strcspn(at + 1, ",");
-		int rc = set_knob(host, model, at + 1, len, error);
+		int rc = set_knob(host, model, at + 1, len, &given, error);
 		if (rc)
 			return rc;
 	}

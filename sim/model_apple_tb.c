@@ -45,16 +45,17 @@ enum knob {
 static const struct sim_knob knobs[] = {
 	[RC_REFUSAL] = {"rc_refusal", "create|rtr", "R1",
 			"where an RC queue pair is refused"},
-	[MAX_QP_SHOWN] = {"max_qp", "#11", "R4", "max_qp as reported"},
+	[MAX_QP_SHOWN] = {"max_qp", "#11 of 1..11", "R4", "max_qp as reported"},
 	[MR_SCOPE] = {"mr_scope", "device|pd", "R5",
 		      "what the limit of 100 regions counts"},
 	[MR_4G] = {"mr_4g", "reject|enforce|alias", "R6",
 		   "regions of 4 GiB or across a 4 GiB line; enforce also "
 		   "holds to max_mr_size; alias registers and misplaces"},
-	[MR_ALIGN] = {"mr_align", "#4096", "R7", "alignment of a region"},
+	[MR_ALIGN] = {"mr_align", "#4096 of 1..65536", "R7",
+		      "alignment of a region"},
 	[MR_FLAGS] = {"mr_flags", "any|strict", "R8",
 		      "strict refuses LOCAL_WRITE alone"},
-	[GRANT] = {"grant", "#0", "R12",
+	[GRANT] = {"grant", "#0 of 0..4095", "R12",
 		   "frames granted a queue; 0 rounds up to 1023 or 4095"},
 	[OVER_BUDGET] = {"over_budget", "enomem|accept", "R13",
 			 "a receive over the budget; accept loses its data"},
@@ -68,7 +69,8 @@ static const struct sim_knob knobs[] = {
 	[PSN] = {"psn", "ignore|match", "R32", "match drops what differs"},
 	[IPV4_GID] = {"ipv4_gid", "1|2|none", "R36",
 		      "index of the first IPv4 entry of the GID table"},
-	[PORTS] = {"ports", "#1", "R38", "1, or 2 with only port 2 cabled"},
+	[PORTS] = {"ports", "#1 of 1..2", "R38",
+		   "1, or 2 with only port 2 cabled"},
 	[CABLE] = {"cable", "up|down", "R39", "down: the port is not ACTIVE"},
 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Waking a sleeper: a channel's descriptor is a datagram socket in the
- * abstract namespace, named by world and channel, so that any process can
- * reach it. One datagram is one event. A lost one (full buffer) is harmless,
- * because then the buffer is not empty and the sleeper wakes anyway.
+ * abstract namespace, named by world and channel. A datagram is a doorbell
+ * that names a queue; that the queue owes an event is in the segment, so that
+ * one lost to a full buffer is found when the others have been taken.
  */
 #define _GNU_SOURCE
 #include "sim/core.h"
@@ -66,14 +66,71 @@ static int sender(struct sim_world *w)
 	return fd;
 }
 
-void sim_notify(struct sim_world *w, uint32_t channel, uint64_t cookie)
+static void ring(struct sim_world *w, uint32_t channel, uint32_t cq)
 {
 	struct sockaddr_un name;
 	socklen_t len = channel_name(w, channel, &name);
 	int fd = sender(w);
 
 	if (fd >= 0)
-		(void)!sendto(fd, &cookie, sizeof(cookie),
-			      MSG_DONTWAIT | MSG_NOSIGNAL,
+		(void)!sendto(fd, &cq, sizeof(cq), MSG_DONTWAIT | MSG_NOSIGNAL,
 			      (struct sockaddr *)&name, len);
+}
+
+void sim_cq_wake(struct sim_world *w, struct sim_cq *cq)
+{
+	struct sim_channel *channel = sim_channel_get(w, cq->channel);
+
+	if (!channel || atomic_exchange(&cq->is_event_pending, 1))
+		return; /* owed already, and rung */
+	atomic_fetch_add(&channel->pending, 1);
+	ring(w, cq->channel, atomic_load(&cq->object.handle));
+}
+
+/* Does this queue owe an event of this channel? Take it. */
+static bool take(struct sim_world *w, struct sim_channel *channel,
+		 struct sim_cq *cq)
+{
+	if (!cq || cq->object.proc != w->proc ||
+	    !atomic_load(&cq->object.handle) ||
+	    sim_channel_get(w, cq->channel) != channel ||
+	    !atomic_exchange(&cq->is_event_pending, 0))
+		return false;
+	atomic_fetch_sub(&channel->pending, 1);
+	return true;
+}
+
+static struct sim_cq *take_any(struct sim_world *w, struct sim_channel *channel)
+{
+	for (uint32_t i = 0; i < SIM_CQ_MAX; i++)
+		if (take(w, channel, &w->seg->cq[i]))
+			return &w->seg->cq[i];
+	return NULL;
+}
+
+int sim_channel_take(struct sim_world *w, uint32_t handle, int fd,
+		     uint64_t *cookie)
+{
+	struct sim_channel *channel = sim_channel_mine(w, handle);
+	struct sim_cq *cq = NULL;
+
+	if (!channel)
+		return -EINVAL;
+	while (!cq) {
+		uint32_t named = 0;
+		ssize_t got = recv(fd, &named, sizeof(named), 0);
+
+		if (got < 0)
+			return -errno;
+		cq = sim_cq_mine(w, named);
+		if (!take(w, channel, cq))
+			cq = take_any(w, channel);
+	}
+	/* Owed, and its doorbell lost: ring again, but not twice for one. */
+	if (atomic_load(&channel->pending) > 0 &&
+	    recv(fd, &(uint32_t){0}, sizeof(uint32_t),
+		 MSG_PEEK | MSG_DONTWAIT) < 0)
+		ring(w, handle, 0);
+	*cookie = cq->cookie;
+	return 0;
 }

@@ -151,6 +151,7 @@ int sim_channel_create(struct sim_ctx *ctx, uint32_t *out, int *fd)
 	if (!channel)
 		return rc;
 	atomic_store(&channel->users, 0);
+	atomic_store(&channel->pending, 0);
 	handle = sim_object_publish(w, &channel->object, SIM_CHANNEL);
 	rc = sim_notify_socket(w, handle, fd);
 	if (rc)

@@ -7,13 +7,14 @@
 
 #include "sim/diag.h"
 
-static uint64_t length_of(const struct ibv_sge *sge, int count)
+/* Saturated: what is over 32 bits is over every limit. */
+static uint32_t length_of(const struct ibv_sge *sge, int count)
 {
 	uint64_t total = 0;
 
 	for (int i = 0; i < count; i++)
 		total += sge[i].length;
-	return total;
+	return total < UINT32_MAX ? (uint32_t)total : UINT32_MAX;
 }
 
 /* Before anything in the list is read: it may be shorter than it says. */

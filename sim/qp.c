@@ -215,9 +215,10 @@ static void give_back_frames(struct sim_world *w, struct sim_qp *qp)
 /* RESET: everything is discarded, without completions (5.2, rule 7). */
 static void reset_rings(struct sim_world *w, struct sim_qp *qp)
 {
-	give_back_frames(w, qp);
+	/* Purged first: a poll gives back the frames of what it takes. */
 	sim_cq_purge(w, qp->send_cq, qp->object.handle);
 	sim_cq_purge(w, qp->recv_cq, qp->object.handle);
+	give_back_frames(w, qp);
 	qp->sq.head = qp->sq.done = qp->sq.tail;
 	qp->rq.head = qp->rq.done = qp->rq.tail;
 	qp->sq.frames_done = qp->sq.frames_posted;
@@ -296,12 +297,13 @@ int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 	int rc;
 
 	sim_lock(&qp->sq_lock);
+	sim_lock(&qp->rq_lock);
 	rc = check_modify(ctx, qp, attr, mask);
 	if (rc) {
+		sim_unlock(&qp->rq_lock);
 		sim_unlock(&qp->sq_lock);
 		return rc;
 	}
-	sim_lock(&qp->rq_lock);
 	store_attr(qp, attr, mask);
 	if (mask & IBV_QP_STATE)
 		atomic_store(&qp->state, attr->qp_state);
@@ -332,9 +334,9 @@ int sim_qp_destroy(struct sim_ctx *ctx, uint32_t handle)
 	sim_lock(&qp->rq_lock);
 	atomic_store(&qp->object.handle, 0);
 	atomic_store(&qp->state, IBV_QPS_RESET);
-	give_back_frames(w, qp);
 	sim_cq_purge(w, qp->send_cq, handle);
 	sim_cq_purge(w, qp->recv_cq, handle);
+	give_back_frames(w, qp);
 	sim_qp_free_rings(w, qp);
 	qp->sq.head = qp->sq.tail = qp->rq.head = qp->rq.tail = 0;
 	sim_unlock(&qp->rq_lock);

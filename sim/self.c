@@ -21,18 +21,21 @@ static struct sim_world *self;
 static bool is_given; /* by sim_world_use: not ours to close */
 static __thread int thread_host = -1;
 
-/* A fork's child inherits the mapping, but nothing in the world is its own:
- * it joins anew on its next verbs call. The mapping stays: it is the parent's
- * objects that must not be disturbed. */
+/* A fork's child inherits the mapping and its contexts, but nothing in the
+ * world is its own: slot 0 owns nothing, so that every call on an inherited
+ * object is an error. It joins anew when it asks for devices. */
 static void forget_in_child(void)
 {
 	pthread_mutex_init(&lock, NULL);
+	sim_timer_forget();
 	if (!self || is_given)
 		return;
+	self->proc = 0;
 	if (self->fd >= 0)
 		close(self->fd);
 	if (self->notify_fd >= 0)
 		close(self->notify_fd);
+	self->fd = self->notify_fd = -1;
 	self = NULL;
 }
 
@@ -64,7 +67,7 @@ static int join(void)
 	rc = config.host < 0 ? config.host
 			     : sim_world_open(&config, &self, error);
 	if (rc) {
-		sim_diag("world", error, "no emulated devices");
+		sim_diag("world", "no emulated devices", "%s", error);
 		return rc;
 	}
 	pthread_atfork(NULL, NULL, forget_in_child);
@@ -110,6 +113,5 @@ __attribute__((destructor)) static void leave(void)
 {
 	sim_timer_stop();
 	if (self && !is_given)
-		sim_world_close(self);
-	self = NULL;
+		sim_world_leave(self);
 }

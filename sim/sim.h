@@ -58,6 +58,11 @@ struct sim_fault {
 struct sim_world_config {
 	const char *name;		   /* NULL: private to this process */
 	const char *model[SIM_HOST_COUNT]; /* "apple-tb,mr_flags=strict" */
+	/* A plan to arm when the world is created; one that exists must run
+	 * the same (-EEXIST). NULL: none given. */
+	const char *plan_text;
+	const struct sim_fault *faults;
+	int fault_count;
 	int host;	  /* 0: the emptiest host; else 1 = a, 2 = b */
 	bool is_observer; /* watches; owns no objects */
 	bool is_passive;  /* only reads the plan: joins an existing world,
@@ -87,6 +92,9 @@ int sim_world_process_count(struct sim_world *world);
 /* An observer is done. True for the last one in the world to say so, which is
  * then the one to report on the plan. */
 bool sim_world_retire(struct sim_world *world);
+
+/* Remove worlds whose name begins with `prefix` and that nobody lives in. */
+void sim_world_sweep(const char *prefix);
 
 /* The host this process is on: what it asked for, or was given on entry. */
 int sim_world_host(const struct sim_world *world);
@@ -133,7 +141,7 @@ size_t sim_tap_stream(struct sim_world *world, int host, enum sim_site site,
 /* One row of `verbena models`. */
 struct sim_knob {
 	const char *name;
-	/* "any|strict", the default first; "#10": a number, default 10. */
+	/* "any|strict", the default first; "#11 of 1..99": a number. */
 	const char *values;
 	const char *rule; /* row ids in the spec */
 	const char *what;

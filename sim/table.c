@@ -59,6 +59,10 @@ void *sim_object_claim(struct sim_ctx *ctx, enum sim_kind_of_object kind,
 	uint32_t *count = &sim_host_of(w, ctx->host)->count[kind];
 	struct sim_object *object = NULL;
 
+	/* A fork's child, or a process that has left: nobody's. */
+	*rc = -EINVAL;
+	if (w->proc == 0)
+		return NULL;
 	*rc = -EUSERS;
 	sim_lock(&w->seg->lock);
 	if (*count < limit) {

@@ -145,7 +145,10 @@ size_t sim_tap_stream(struct sim_world *w, int host, enum sim_site site,
 		    fault->effect == SIM_EFFECT_FLIP && is_in_turn(w, fault))
 			flip(fault, offset, bytes, pass);
 	}
-	if (stopper && pass == 0 && atomic_load(&stopper->fired) == 0)
+	/* It strikes the byte that it withholds, or the one that would come
+	 * next. */
+	if (stopper && (pass < len || len == 0) &&
+	    atomic_load(&stopper->fired) == 0)
 		sim_tap_fired(stopper, stopper->first, true);
 	return pass;
 }

@@ -103,3 +103,9 @@ void sim_timer_stop(void)
 	pthread_join(thread, NULL);
 	is_running = false;
 }
+
+void sim_timer_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	is_running = false;
+}

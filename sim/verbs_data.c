@@ -62,34 +62,21 @@ int front_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	return 0;
 }
 
-/* The queue an event was sent for, unless it was destroyed meanwhile. */
-static struct ibv_cq *live_cq(struct sim_world *w, uint64_t cookie)
-{
-	for (uint32_t i = 0; i < SIM_CQ_MAX; i++) {
-		struct sim_cq *cq = &w->seg->cq[i];
-
-		if (cq->object.proc == w->proc &&
-		    atomic_load(&cq->object.handle) && cq->cookie == cookie)
-			return (struct ibv_cq *)(uintptr_t)cookie;
-	}
-	return NULL;
-}
-
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq,
 		     void **cq_context)
 {
 	struct sim_ctx *ctx = ctx_of(channel->context);
-	struct ibv_cq *found = NULL;
+	struct ibv_cq *found;
+	uint64_t cookie;
+	int rc = sim_channel_take(ctx->world,
+				  ((struct front_channel *)channel)->handle,
+				  channel->fd, &cookie);
 
-	while (!found) {
-		uint64_t cookie;
-		ssize_t got = recv(channel->fd, &cookie, sizeof(cookie), 0);
-
-		if (got < 0)
-			return -1;
-		if (got == sizeof(cookie))
-			found = live_cq(ctx->world, cookie);
+	if (rc) {
+		errno = -rc;
+		return -1;
 	}
+	found = (struct ibv_cq *)(uintptr_t)cookie;
 	pthread_mutex_lock(&found->mutex);
 	((struct front_cq *)found)->events_delivered++;
 	pthread_mutex_unlock(&found->mutex);

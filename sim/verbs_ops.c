@@ -3,15 +3,25 @@
  * The tables in a context. Inline callers do not test most slots, so each one
  * is filled: with ours, or with a dummy that answers "not supported".
  */
+#include "sim/diag.h"
 #include "sim/verbs_front.h"
+
+static void tell(void)
+{
+	sim_diag("verbs", "see sim/README.md, limits of this version",
+		 "a program asked for an operation that is not emulated, and "
+		 "was told EOPNOTSUPP");
+}
 
 static int no_int(void)
 {
+	tell();
 	return EOPNOTSUPP;
 }
 
 static void *no_ptr(void)
 {
+	tell();
 	errno = EOPNOTSUPP;
 	return NULL;
 }

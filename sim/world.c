@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "sim/world.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -22,6 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sim/core.h"
 #include "sim/model.h"
 
 #define MAGIC	    0x31616e6562726556ull /* "Verbena1" */
@@ -59,39 +61,33 @@ void sim_unlock(pthread_mutex_t *mutex)
 	pthread_mutex_unlock(mutex);
 }
 
-/* Field 22 of /proc/PID/stat: with the pid it names one process for ever. */
-static uint64_t start_time_of(pid_t pid)
+/*
+ * A process lives while it holds the lock on byte `slot` of the world's file,
+ * taken through a descriptor that closes on exec: the kernel drops it at
+ * death and at exec, whatever pids and namespaces are about.
+ */
+static int slot_lock(struct sim_world *w, uint32_t slot, int command,
+		     struct flock *lock)
 {
-	char path[64], text[1024];
-	uint64_t start = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	file = fopen(path, "re");
-	if (!file)
-		return 0;
-	size_t got = fread(text, 1, sizeof(text) - 1, file);
-	text[got] = 0;
-	fclose(file);
-	/* The name in field 2 may hold anything; fields 3.. follow its ')'. */
-	char *at = strrchr(text, ')');
-	if (!at || at[1] != ' ')
-		return 0;
-	/* A zombie no longer runs: its memory and its promises are gone. */
-	if (at[2] == 'Z' || at[2] == 'X')
-		return 0;
-	for (int field = 2; at && field < 22; field++)
-		at = strchr(at + 1, ' ');
-	if (at)
-		start = strtoull(at + 1, NULL, 10);
-	return start;
+	*lock = (struct flock){
+		.l_type = F_WRLCK,
+		.l_whence = SEEK_SET,
+		.l_start = slot,
+		.l_len = 1,
+	};
+	return fcntl(w->fd, command, lock);
 }
 
-bool sim_proc_is_alive(const struct sim_proc *proc)
+bool sim_proc_is_alive(struct sim_world *w, uint32_t slot)
 {
-	if (kill(proc->pid, 0) != 0 && errno == ESRCH)
-		return false;
-	return start_time_of(proc->pid) == proc->start_time;
+	struct flock lock;
+
+	/* Our own lock does not show; a private world has nobody else. What
+	 * cannot be told is alive: the living must not be reaped. */
+	if (slot == w->proc || w->fd < 0)
+		return true;
+	return slot_lock(w, slot, F_OFD_GETLK, &lock) != 0 ||
+	       lock.l_type != F_UNLCK;
 }
 
 static int count_live(struct sim_segment *seg, bool with_observers)
@@ -107,24 +103,21 @@ static int count_live(struct sim_segment *seg, bool with_observers)
 
 void sim_world_reap(struct sim_world *w, pid_t pid)
 {
-	for (uint32_t i = 1; i < SIM_PROC_MAX; i++) {
-		struct sim_proc *proc = &w->seg->proc[i];
+	struct sim_segment *seg = w->seg;
 
-		if (proc->life != SIM_LIVE || i == w->proc)
-			continue;
-		if (pid && proc->pid != pid)
-			continue;
-		if (sim_proc_is_alive(proc))
-			continue;
-		/* One reaper each: whoever changes the state. A reaper that
-		 * dies leaves the slot to the world's next fresh start. */
-		uint32_t live = SIM_LIVE;
-		if (!atomic_compare_exchange_strong(&proc->life, &live,
-						    SIM_REAPING))
+	/* One reaper at a time. A slot is claimed with its lock held, so that
+	 * LIVE without the lock means dead. */
+	sim_lock(&seg->reap_lock);
+	for (uint32_t i = 1; i < SIM_PROC_MAX; i++) {
+		struct sim_proc *proc = &seg->proc[i];
+
+		if (proc->life != SIM_LIVE || (pid && proc->pid != pid) ||
+		    sim_proc_is_alive(w, i))
 			continue;
 		sim_proc_reap_objects(w, i);
 		atomic_store(&proc->life, SIM_FREE);
 	}
+	sim_unlock(&seg->reap_lock);
 }
 
 static bool is_name_ok(const char *name)
@@ -153,6 +146,7 @@ static int init_segment(struct sim_world *w,
 	struct sim_segment *seg = w->seg;
 
 	sim_mutex_init(&seg->lock);
+	sim_mutex_init(&seg->reap_lock);
 	init_tables(seg);
 	seg->bytes = segment_bytes();
 	seg->arena_next = 4096; /* offset 0 means none */
@@ -167,9 +161,30 @@ static int init_segment(struct sim_world *w,
 			return rc;
 	}
 	sim_model_cable(seg->host);
+	if (config->plan_text) {
+		int rc = sim_world_arm(w, config->faults, config->fault_count,
+				       config->plan_text);
+		if (rc) {
+			snprintf(error, SIM_ERROR_MAX, "the plan is too long");
+			return rc;
+		}
+	}
 	atomic_thread_fence(memory_order_release);
 	seg->magic = MAGIC;
 	return 0;
+}
+
+/* A plan that a joiner gives must be the one that the world runs. */
+static int check_plan(struct sim_world *w,
+		      const struct sim_world_config *config, char *error)
+{
+	if (!config->plan_text || strcmp(config->plan_text, w->seg->plan) == 0)
+		return 0;
+	snprintf(error, SIM_ERROR_MAX,
+		 "world '%s' already runs %s; give --plan to its first "
+		 "program, or name another --world",
+		 w->name, w->seg->plan[0] ? "another plan" : "without a plan");
+	return -EEXIST;
 }
 
 /* A model that a joiner names must be the one that the world runs. */
@@ -193,7 +208,7 @@ static int check_models(struct sim_world *w,
 			 w->name, have, want);
 		return -EEXIST;
 	}
-	return 0;
+	return check_plan(w, config, error);
 }
 
 /* The host with the fewest processes of a kind, for one that names none. */
@@ -221,10 +236,12 @@ static int claim_proc(struct sim_world *w,
 	for (uint32_t i = 1; i < SIM_PROC_MAX; i++) {
 		struct sim_proc *proc = &w->seg->proc[i];
 
-		if (proc->life != SIM_FREE)
+		struct flock lock;
+
+		if (proc->life != SIM_FREE ||
+		    (w->fd >= 0 && slot_lock(w, i, F_OFD_SETLK, &lock) != 0))
 			continue;
 		proc->pid = getpid();
-		proc->start_time = start_time_of(getpid());
 		proc->is_observer = is_observer;
 		proc->is_retired = 0;
 		proc->host = config->host ? (uint32_t)config->host - 1
@@ -355,8 +372,9 @@ static int enter(struct sim_world *w, const struct sim_world_config *config,
 	if (!is_new && (size_t)st->st_size != segment_bytes()) {
 		snprintf(error, SIM_ERROR_MAX,
 			 "world '%s' was made by another version of verbena; "
-			 "end its programs or name another --world",
-			 w->name);
+			 "end its programs and remove " SHM_PREFIX
+			 "%s, or name another --world",
+			 w->name, w->name);
 		return -EEXIST;
 	}
 	if (!is_new) {
@@ -369,8 +387,12 @@ static int enter(struct sim_world *w, const struct sim_world_config *config,
 		}
 		if (w->seg->magic == MAGIC && count_live(w->seg, true) > 0)
 			return check_models(w, config, error);
+		/* Somebody may still have it mapped: leave it to them. */
 		munmap(w->seg, segment_bytes());
 		w->seg = NULL;
+		remove_file(w);
+		close(w->fd);
+		return -EAGAIN;
 	}
 	rc = size_file(w, error);
 	if (rc == 0)
@@ -386,6 +408,7 @@ static int open_shared(struct sim_world *w,
 		       const struct sim_world_config *config, char *error)
 {
 	struct stat st;
+	bool is_open = false;
 	int rc = -EAGAIN;
 
 	if (!is_name_ok(config->name)) {
@@ -397,11 +420,15 @@ static int open_shared(struct sim_world *w,
 		return -EINVAL;
 	}
 	snprintf(w->name, sizeof(w->name), "%s", config->name);
-	for (int i = 0; rc == -EAGAIN && i < JOIN_ROUNDS; i++)
+	for (int i = 0; rc == -EAGAIN && i < JOIN_ROUNDS; i++) {
 		rc = lock_file(w, !config->is_passive, &st, error);
-	if (rc)
+		if (rc == 0) {
+			rc = enter(w, config, &st, error);
+			is_open = rc != -EAGAIN;
+		}
+	}
+	if (!is_open)
 		return rc;
-	rc = enter(w, config, &st, error);
 	if (rc == 0 && !config->is_passive)
 		rc = claim_proc(w, config, error);
 	flock(w->fd, LOCK_UN);
@@ -441,16 +468,18 @@ int sim_world_open(const struct sim_world_config *config,
 	return 0;
 }
 
-void sim_world_close(struct sim_world *w)
+void sim_world_leave(struct sim_world *w)
 {
 	if (w->fd >= 0)
 		while (flock(w->fd, LOCK_EX) != 0 && errno == EINTR)
 			;
-	/* A passive one has no slot. In a fork's child the objects are the
-	 * parent's, not ours to end. */
-	if (w->proc && w->pid == getpid()) {
-		sim_proc_reap_objects(w, w->proc);
-		atomic_store(&w->seg->proc[w->proc].life, SIM_FREE);
+	/* A passive one has no slot, nor has a fork's child. */
+	if (w->proc) {
+		uint32_t proc = w->proc;
+
+		sim_proc_reap_objects(w, proc);
+		w->proc = 0;
+		atomic_store(&w->seg->proc[proc].life, SIM_FREE);
 		if (w->fd >= 0) {
 			sim_world_reap(w, 0);
 			if (count_live(w->seg, true) == 0)
@@ -460,11 +489,55 @@ void sim_world_close(struct sim_world *w)
 	if (w->fd >= 0) {
 		flock(w->fd, LOCK_UN);
 		close(w->fd);
+		w->fd = -1;
 	}
+}
+
+void sim_world_close(struct sim_world *w)
+{
+	sim_timer_stop();
+	sim_world_leave(w);
 	if (w->notify_fd >= 0)
 		close(w->notify_fd);
 	munmap(w->seg, segment_bytes());
 	free(w);
+}
+
+/* Anybody left in the file that this descriptor is of? */
+static void sweep_one(const char *name)
+{
+	struct sim_world w = {.fd = -1};
+	char error[SIM_ERROR_MAX];
+	struct stat st;
+
+	snprintf(w.name, sizeof(w.name), "%s", name);
+	if (lock_file(&w, false, &st, error) != 0)
+		return;
+	if ((size_t)st.st_size == segment_bytes() &&
+	    map_segment(&w, error) == 0) {
+		sim_world_reap(&w, 0);
+		if (count_live(w.seg, true) == 0)
+			remove_file(&w);
+		munmap(w.seg, segment_bytes());
+	}
+	close(w.fd);
+}
+
+void sim_world_sweep(const char *prefix)
+{
+	DIR *dir = opendir("/dev/shm");
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir))) {
+		const char *name = entry->d_name + strlen("verbena.");
+
+		if (strncmp(entry->d_name, "verbena.", 8) == 0 &&
+		    strncmp(name, prefix, strlen(prefix)) == 0 &&
+		    is_name_ok(name))
+			sweep_one(name);
+	}
+	if (dir)
+		closedir(dir);
 }
 
 const char *sim_world_model(const struct sim_world *w, int host)

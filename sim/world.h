@@ -6,8 +6,8 @@
  * slot number in the low bits, generation above, so that a handle of a dead
  * object, or garbage, is an error and not another object.
  *
- * Lock order: world lock; then one send queue; then one receive queue; then
- * one completion queue. All are robust: an owner's death is noticed by the
+ * Lock order: reap lock; one send queue; one receive queue; one completion
+ * queue; world lock. All are robust: an owner's death is noticed by the
  * next taker, and each structure is valid after every single store.
  */
 #ifndef SIM_WORLD_H
@@ -38,7 +38,6 @@
 enum sim_life {
 	SIM_FREE = 0,
 	SIM_LIVE = 1,
-	SIM_REAPING = 2,
 };
 
 /* The kinds of objects, each with a table. How many a host has (claimed or
@@ -64,7 +63,6 @@ struct sim_object {
 struct sim_proc {
 	_Atomic uint32_t life; /* enum sim_life */
 	int32_t pid;
-	uint64_t start_time; /* field 22 of /proc/PID/stat */
 	uint32_t host;
 	uint32_t is_observer;
 	uint32_t is_retired; /* an observer that has seen its program end */
@@ -90,6 +88,7 @@ struct sim_mr {
 struct sim_channel {
 	struct sim_object object;
 	_Atomic uint32_t users;
+	_Atomic uint32_t pending; /* queues on it that owe an event */
 };
 
 enum sim_arm { SIM_ARM_NONE, SIM_ARM_NEXT, SIM_ARM_SOLICITED };
@@ -120,6 +119,7 @@ struct sim_cq {
 	uint32_t depth;
 	uint32_t channel; /* handle, or 0 */
 	_Atomic uint32_t armed;
+	_Atomic uint32_t is_event_pending; /* woken, and not yet told */
 	_Atomic uint32_t head;
 	_Atomic uint32_t tail;
 	_Atomic uint32_t is_overrun;
@@ -238,6 +238,7 @@ struct sim_segment {
 	uint64_t bytes;
 	uint64_t id; /* tells worlds of one name apart */
 	pthread_mutex_t lock;
+	pthread_mutex_t reap_lock; /* above all others */
 	struct sim_host host[SIM_HOST_COUNT];
 	struct sim_proc proc[SIM_PROC_MAX];
 
@@ -323,7 +324,8 @@ SIM_TABLE(mr, SIM_MR_MAX)
 /*
  * Claim a free slot and return it with generation and owner set, not yet
  * visible; publish makes the handle valid. NULL with *rc -EUSERS when the host
- * has `limit` of them already, -ENOMEM when the table is full.
+ * has `limit` of them already, -ENOMEM when the table is full, -EINVAL for a
+ * process that has no place in the world.
  */
 void *sim_object_claim(struct sim_ctx *ctx, enum sim_kind_of_object kind,
 		       uint32_t limit, int *rc);
@@ -362,8 +364,15 @@ static inline struct sim_sge *sim_wqe_sge(struct sim_wqe *wqe)
 	return (struct sim_sge *)(wqe + 1);
 }
 
-/* Is the process in this slot still running? */
-bool sim_proc_is_alive(const struct sim_proc *proc);
+/* Is the process in this slot still running? When in doubt, yes. */
+bool sim_proc_is_alive(struct sim_world *w, uint32_t slot);
+
+/* Give a range of a file its pages; 0 or a positive errno. */
+int sim_reserve(int fd, uint64_t offset, uint64_t bytes);
+
+/* Free this process's objects and its place; the mapping stays, for threads
+ * that are still in a call. */
+void sim_world_leave(struct sim_world *w);
 
 /* The world that verbs of this process act on; joins it on first use. NULL
  * with errno set, and one line printed, when there is none. */

@@ -18,14 +18,17 @@
 #include "lib/verbs.h"
 #include "tests/harness.h"
 
-static void arm(struct rig *rig, const char *text)
+void rig_arm(struct sim_world *world, const char *text)
 {
+	struct sim_fault faults[SIM_FAULT_MAX];
 	struct fault_plan plan;
 	char error[FAULT_ERROR_MAX] = "";
 	int rc = fault_plan_parse("test", text, &plan, error);
 
 	CHECK(rc == 0, "%s", error);
-	CHECK_EQ(fault_plan_arm(&plan, rig->world), 0);
+	CHECK_EQ(sim_world_arm(world, faults, fault_plan_faults(&plan, faults),
+			       "test"),
+		 0);
 }
 
 void rig_open(struct rig *rig, const char *model, const char *plan)
@@ -39,7 +42,7 @@ void rig_open(struct rig *rig, const char *model, const char *plan)
 	CHECK(rc == 0, "%s", error);
 	sim_world_use(rig->world);
 	if (plan)
-		arm(rig, plan);
+		rig_arm(rig->world, plan);
 	for (int host = 0; host < 2; host++) {
 		struct ibv_device **list;
 		int count;
@@ -267,19 +270,19 @@ void rig_sockets(int fds[2])
 void rig_shell(struct rig_output *output, const char *format, ...)
 {
 	char command[4096];
-	size_t used = 0;
+	size_t used;
 	va_list args;
 	FILE *pipe;
 	int status;
 
-	/* The outer timeout only ends what hangs. */
-	used = (size_t)snprintf(command, sizeof(command),
-				"exec 2>&1; BUILD=%s VERBENA=%s/verbena; ",
-				BUILD_DIR, BUILD_DIR);
 	va_start(args, format);
-	vsnprintf(command + used, sizeof(command) - used, format, args);
+	vsnprintf(command, sizeof(command), format, args);
 	va_end(args);
-	pipe = popen(command, "r");
+	setenv("BUILD", BUILD_DIR, 1);
+	setenv("VERBENA", BUILD_DIR "/verbena", 1);
+	setenv("RIG_COMMAND", command, 1);
+	/* The timeout only ends what hangs. */
+	pipe = popen("exec timeout -k 5 120 sh -c \"$RIG_COMMAND\" 2>&1", "r");
 	CHECK(pipe, "popen: %s", strerror(errno));
 	used = fread(output->text, 1, sizeof(output->text) - 1, pipe);
 	output->text[used] = 0;
@@ -314,10 +317,29 @@ int rig_worlds_left(const char *part)
 	return count;
 }
 
+/* A failed test leaves its world to this. */
+static void sweep_own(void)
+{
+	sim_world_sweep(rig_name());
+}
+
 const char *rig_name(void)
 {
 	static char name[32];
 
-	snprintf(name, sizeof(name), "test-%d", (int)getpid());
+	if (!name[0])
+		atexit(sweep_own);
+	snprintf(name, sizeof(name), "test-%d.", (int)getpid());
 	return name;
+}
+
+/* A user's own settings are not for the tests; and what tests that were
+ * killed left is nobody's. */
+__attribute__((constructor)) static void start_clean(void)
+{
+	unsetenv("VERBENA_WORLD");
+	unsetenv("VERBENA_HOST");
+	unsetenv("VERBENA_MODEL");
+	unsetenv("VERBENA_QUIET");
+	sim_world_sweep("test-");
 }

@@ -33,6 +33,9 @@ struct rig {
  * on them. `plan` is armed, NULL for none. Fails the test on any error. */
 void rig_open(struct rig *rig, const char *model, const char *plan);
 
+/* Arm a world with a plan's text. */
+void rig_arm(struct sim_world *world, const char *text);
+
 /* PD, CQ, region and a queue pair in RESET on one end. `depth` is asked for
  * both queues. */
 void rig_make(struct rig_end *end, enum ibv_qp_type type, uint32_t depth);

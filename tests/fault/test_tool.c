@@ -232,6 +232,8 @@ static const struct {
 	/* The other end is live, and ends by whichever it sees first. */
 	{"a.boot.out @24 stall", NULL, "timeout"},
 	{"a.boot.in @24 stall", "timeout", NULL},
+	{"b.boot.in @20 stall", NULL, "timeout"},
+	{"a.verbs.destroy_qp #0 fail=EBUSY", "fail", NULL},
 	{"a.boot.out @0 eof", NULL, "fail"},
 	{"b.boot.in @10 eof", NULL, "fail"},
 };
@@ -306,4 +308,102 @@ Test(tool, lists_are_also_for_machines)
 		rig_shell(&out, "$VERBENA %s", lists[i]);
 		CHECK_EQ(out.status, 0);
 	}
+}
+
+Test(tool, a_stream_cut_inside_a_read_counts_as_fired)
+{
+	struct rig_output out;
+
+	rig_shell(&out,
+		  "R=\"timeout 20 $VERBENA run -w %s\"; P=%d; "
+		  "$R -H a -p 'a.boot.in @10 eof' -- ibv_rc_pingpong -p $P "
+		  ">/dev/null & s=$!; sleep 0.5; "
+		  "$R -H b -- ibv_rc_pingpong -p $P 127.0.0.1; wait $s",
+		  rig_name(), rig_free_port());
+	CHECK_HAS(out.text, "effective: ");
+	CHECK_HAS(out.text, "fired 1 (first at #10)");
+}
+
+/* An endpoint cannot be started: nobody else is killed, and one line says so.
+ * The bystander shares the process group; 7 descriptors are one too few. */
+Test(tool, a_replay_that_cannot_start_kills_nobody)
+{
+	struct rig_output out;
+
+	for (int limit = 6; limit <= 9; limit++) {
+		rig_shell(&out,
+			  "sleep 30 & b=$!; ( ulimit -n %d; exec $VERBENA "
+			  "replay 'scenario uc.bulk bytes=8' ); "
+			  "echo status $?; kill $b && echo alive",
+			  limit);
+		CHECK(strstr(out.text, "alive\n"), "%d: %s", limit, out.text);
+		CHECK(strstr(out.text, "status 2\n") ||
+			      strstr(out.text, "status 0\n"),
+		      "%d: %s", limit, out.text);
+	}
+}
+
+Test(tool, signals_end_a_replay_and_leave_nothing)
+{
+	static const char *const signals[] = {"INT", "TERM", "HUP"};
+	struct rig_output out;
+
+	for (int i = 0; i < 3; i++) {
+		rig_shell(&out,
+			  "env --default-signal=INT,HUP,TERM $VERBENA replay "
+			  "'scenario uc.bulk "
+			  "bytes=1099511627776' & p=$!; n=0; "
+			  "until [ -e /dev/shm/verbena.replay.$p ] || "
+			  "[ $n -ge 200 ]; do n=$((n+1)); sleep 0.02; done; "
+			  "sleep 0.0%d; kill -%s $p; wait $p; echo $?; "
+			  "[ ! -e /dev/shm/verbena.replay.$p ] && echo clean",
+			  i * 3, signals[i]);
+		CHECK(strstr(out.text, "clean\n"), "%s: %s", signals[i],
+		      out.text);
+	}
+}
+
+Test(tool, signals_reach_the_program_once_and_its_status_comes_back)
+{
+	struct rig_output out;
+
+	rig_shell(&out,
+		  "$VERBENA run -w %s -- sh -c "
+		  "'trap \"n=x\\$n\" TERM; while [ -z $n ]; do sleep 0.1; "
+		  "done; sleep 0.3; echo got $n; exit 9' & p=$!; sleep 0.5; "
+		  "kill -TERM $p; wait $p; echo status $?",
+		  rig_name());
+	CHECK_HAS(out.text, "got x\n");
+	CHECK_HAS(out.text, "status 9\n");
+	rig_shell(&out,
+		  "trap '' HUP; $VERBENA run -w %s -- sh -c "
+		  "'kill -HUP $$; echo lives'",
+		  rig_name());
+	CHECK_HAS(out.text, "lives\n");
+}
+
+Test(tool, the_users_model_does_not_disturb_the_tool)
+{
+	struct rig_output out;
+
+	rig_shell(&out, "VERBENA_MODEL=mlx5 $VERBENA replay 'scenario uc.bulk "
+			"bytes=1048576'");
+	CHECK(out.status == 0, "%s", out.text);
+	rig_shell(&out,
+		  "VERBENA_MODEL=nonsense $VERBENA run -w %s -- "
+		  "ibv_devices",
+		  rig_name());
+	CHECK(out.status == 0 && strstr(out.text, "mlx5_0"), "%s", out.text);
+}
+
+Test(tool, a_plan_file_that_is_empty_or_no_text)
+{
+	struct rig_output out;
+
+	rig_shell(&out, "f=$(mktemp); $VERBENA plan $f; "
+			"printf 'seed 1\\0x' >$f; $VERBENA plan $f; echo $?; "
+			"rm $f; $VERBENA plan /tmp");
+	CHECK_HAS(out.text, "plan 1\n");
+	CHECK_HAS(out.text, "Invalid or incomplete multibyte");
+	CHECK_HAS(out.text, "Is a directory");
 }

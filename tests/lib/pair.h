@@ -38,6 +38,9 @@ struct pair_end {
 	char log[PAIR_LOG_MAX];
 	/* What the device made, for a test that has to release it. */
 	struct ibv_mr *made_mr[2];
+	uint8_t posted_head[8]; /* of slot 1, when it was last posted */
+	uint8_t *slot_1;
+	int slot_1_posts;
 	struct ibv_pd *made_pd;
 	struct ibv_context *made_context;
 	/* Misbehaviour of this end's device; see pair.c. */
@@ -48,6 +51,11 @@ struct pair_end {
 		uint64_t wrong_wr_id;	 /* of the next receive completion */
 		bool duplicate_recv;	 /* hand the next one out twice */
 		uint32_t wrong_byte_len; /* of the next receive completion */
+		/* "Success without DMA": when slot 1 completes again, it holds
+		 * what it held when it was posted. */
+		bool undo_slot_1_of_lap_2;
+		/* Hold receive completions back until the peer has ended. */
+		bool is_late;
 	} bad;
 };
 

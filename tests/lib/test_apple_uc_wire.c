@@ -87,6 +87,22 @@ Test(apple_uc, DA3_a_short_stride_flagged_success_is_refused)
 	pair_fini(&pair);
 }
 
+Test(apple_uc, DA4_a_success_without_data_is_no_frame)
+{
+	struct pair pair;
+
+	/* The completion says so, the slot holds what the last lap left. */
+	pair_init(&pair, "apple-tb", NULL);
+	pair.end[0].script = send_20_and_wait;
+	pair.end[1].script = recv_and_end;
+	pair.end[1].bad.undo_slot_1_of_lap_2 = true;
+	pair_run(&pair);
+	CHECK_EQ(pair.end[1].rc, -EPROTO);
+	CHECK_HAS(pair.end[1].cause.text, "bad frame magic 0x00000000");
+	CHECK_EQ(pair.end[1].cause.frame, 17);
+	pair_fini(&pair);
+}
+
 Test(apple_uc, DA2_compat_mode_cannot_see_a_lost_stride)
 {
 	struct pair pair;

@@ -422,6 +422,82 @@ Test(deliver, an_armed_queue_wakes_its_channel_once)
 	rig_close(&rig);
 }
 
+/* More queues than a socket buffers datagrams (10): none may be forgotten. */
+#define MANY 30
+
+Test(deliver, a_channel_of_many_queues_forgets_none)
+{
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq[MANY], *woken;
+	struct ibv_qp *qp[MANY];
+	bool is_seen[MANY] = {false};
+	struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_UC,
+					.cap = {8, 8, 1, 1, 0}};
+	struct rig_end *end;
+	struct rig rig;
+	void *context;
+
+	pair(&rig, IBV_QPT_UC);
+	end = &rig.end[0];
+	channel = ibv_create_comp_channel(end->context);
+	for (int i = 0; i < MANY; i++) {
+		struct rig_end one = *end;
+
+		cq[i] = ibv_create_cq(end->context, 8, &is_seen[i], channel, 0);
+		init.send_cq = init.recv_cq = cq[i];
+		one.qp = qp[i] = ibv_create_qp(end->pd, &init);
+		for (int state = IBV_QPS_INIT; state <= IBV_QPS_RTS; state++)
+			CHECK_EQ(rig_modify(&one, &rig.end[1], state), 0);
+		CHECK_EQ(ibv_req_notify_cq(cq[i], 0), 0);
+		CHECK_EQ(rig_send(&one, i, 0, 8), 0);
+	}
+	for (int i = 0; i < MANY; i++) {
+		struct pollfd poll_fd = {channel->fd, POLLIN, 0};
+
+		CHECK(poll(&poll_fd, 1, 10000) == 1, "event %d", i);
+		CHECK_EQ(ibv_get_cq_event(channel, &woken, &context), 0);
+		CHECK(!*(bool *)context, "told twice");
+		*(bool *)context = true;
+		ibv_ack_cq_events(woken, 1);
+	}
+	for (int i = 0; i < MANY; i++) {
+		CHECK(is_seen[i], "queue %d was forgotten", i);
+		CHECK_EQ(ibv_destroy_qp(qp[i]), 0);
+		CHECK_EQ(ibv_destroy_cq(cq[i]), 0);
+	}
+	CHECK_EQ(ibv_destroy_comp_channel(channel), 0);
+	rig_close(&rig);
+}
+
+Test(deliver, a_message_of_over_32_bits_is_a_length_error)
+{
+	struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_UC,
+					.cap = {8, 8, 3, 1, 0}};
+	struct ibv_sge sge[3];
+	struct ibv_send_wr wr = {.sg_list = sge,
+				 .num_sge = 3,
+				 .opcode = IBV_WR_SEND};
+	struct ibv_send_wr *bad;
+	struct ibv_mr *mr;
+	struct rig rig;
+
+	pair(&rig, IBV_QPT_UC);
+	CHECK_EQ(ibv_destroy_qp(rig.end[0].qp), 0);
+	init.send_cq = init.recv_cq = rig.end[0].cq;
+	rig.end[0].qp = ibv_create_qp(rig.end[0].pd, &init);
+	for (int state = IBV_QPS_INIT; state <= IBV_QPS_RTS; state++)
+		CHECK_EQ(rig_modify(&rig.end[0], &rig.end[1], state), 0);
+	mr = ibv_reg_mr(rig.end[0].pd, (void *)0x100000000ull, 3ull << 31, 0);
+	CHECK(mr, "reg_mr");
+	for (int i = 0; i < 3; i++)
+		sge[i] = (struct ibv_sge){0x100000000ull, i < 2 ? 1u << 31 : 16,
+					  mr->lkey};
+	CHECK_EQ(ibv_post_send(rig.end[0].qp, &wr, &bad), 0);
+	CHECK_EQ(rig_wc(&rig.end[0]).status, IBV_WC_LOC_LEN_ERR);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	rig_close(&rig);
+}
+
 Test(deliver, objects_in_use_are_busy_and_garbage_is_invalid)
 {
 	uint32_t handle;

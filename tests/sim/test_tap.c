@@ -206,6 +206,26 @@ Test(tap, rc_sends_a_dropped_message_again)
 	rig_close(&rig);
 }
 
+Test(tap, a_sticky_drop_on_rc_spends_the_retries)
+{
+	struct ibv_wc wc;
+	struct rig rig;
+	int got = 0;
+
+	setenv("VERBENA_QUIET", "1", 1);
+	rig_pair(&rig, "mlx5", "a.qp0.tx #0 drop sticky", IBV_QPT_RC);
+	CHECK_EQ(rig_recv(&rig.end[1], 9, 0, FRAME), 0);
+	CHECK_EQ(rig_send(&rig.end[0], 1, 0, FRAME), 0);
+	for (uint64_t start = sim_now_ns();
+	     !got && sim_now_ns() - start < 20000000000ull;)
+		got = ibv_poll_cq(rig.end[0].cq, 1, &wc);
+	CHECK_EQ(wc.status, IBV_WC_RETRY_EXC_ERR);
+	rig_no_wc(&rig.end[1]);
+	/* The first attempt and the rig's 3 retries. */
+	CHECK_EQ(rig_fault(&rig, 0)->fired, 4);
+	rig_close(&rig);
+}
+
 Test(tap, a_plan_is_armed_once_and_before_any_queue_pair)
 {
 	struct sim_fault fault = {.every = 1, .times = 1, .after = -1};
@@ -241,7 +261,7 @@ Test(tap, stream_flips_ends_and_stalls_at_an_offset)
 				&stop),
 		 4);
 	CHECK_EQ(stop, SIM_EFFECT_EOF);
-	CHECK_EQ(rig_fault(&rig, 1)->fired, 0);
+	CHECK_EQ(rig_fault(&rig, 1)->fired, 1);
 	CHECK_EQ(sim_tap_stream(rig.world, 0, SIM_SITE_BOOT_IN, 12, bytes, 0,
 				&stop),
 		 0);

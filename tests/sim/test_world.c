@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,8 +82,10 @@ static const struct {
 	{"ok", "", "unknown model ''"},
 	{"ok", "apple-tb,speed=9", "model apple-tb has no knob 'speed'"},
 	{"ok", "apple-tb,psn=maybe", "'psn=maybe': psn takes ignore|match"},
-	{"ok", "apple-tb,grant=many", "'grant=many': grant takes a number"},
-	{"ok", "apple-tb,grant=-1", "'grant=-1': grant takes a number"},
+	{"ok", "apple-tb,grant=many", "'grant=many': grant takes 0..4095"},
+	{"ok", "apple-tb,grant=-1", "'grant=-1': grant takes 0..4095"},
+	{"ok", "apple-tb,ports=3", "'ports=3': ports takes 1..2"},
+	{"ok", "apple-tb,psn=match,psn=match", "'psn' given twice"},
 	{"ok", "apple-tb,", "model apple-tb has no knob ''"},
 };
 
@@ -217,7 +221,7 @@ Test(world, one_with_only_dead_members_starts_afresh)
 	pid_t pid = fork();
 	char name[32];
 
-	snprintf(name, sizeof(name), "test-%d",
+	snprintf(name, sizeof(name), "test-%d.",
 		 (int)(pid ? getpid() : getppid()));
 	if (pid == 0)
 		open_and_die(name, "apple-tb");
@@ -248,35 +252,133 @@ Test(world, only_the_last_observer_reports)
 	CHECK_EQ(rig_worlds_left(rig_name()), 0);
 }
 
+/* In a fork's child: what it inherited is dead to it, its own works. */
+static int use_inherited(struct ibv_device *device, struct ibv_pd *pd)
+{
+	struct ibv_context *own;
+	struct ibv_pd *mine;
+
+	if (ibv_dealloc_pd(pd) != EINVAL || ibv_alloc_pd(pd->context))
+		return 1;
+	own = ibv_open_device(device);
+	mine = own ? ibv_alloc_pd(own) : NULL;
+	return mine && ibv_dealloc_pd(mine) == 0 ? 0 : 2;
+}
+
 Test(world, a_fork_child_has_nothing_and_disturbs_nothing)
 {
 	struct ibv_device **list;
 	struct ibv_context *context;
+	struct ibv_pd *pd;
+	int status;
+	pid_t pid;
+
+	setenv("VERBENA_WORLD", rig_name(), 1);
+	list = ibv_get_device_list(NULL);
+	CHECK(list, "list: %s", strerror(errno));
+	context = ibv_open_device(list[0]);
+	CHECK(context, "open: %s", strerror(errno));
+	pd = ibv_alloc_pd(context);
+	CHECK(pd, "alloc_pd: %s", strerror(errno));
+	pid = fork();
+	if (pid == 0)
+		_exit(use_inherited(list[0], pd));
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(ibv_dealloc_pd(pd), 0);
+	CHECK_EQ(ibv_close_device(context), 0);
+	ibv_free_device_list(list);
+}
+
+static void *poll_for_ever(void *arg)
+{
+	struct ibv_wc wc;
+
+	for (;;)
+		ibv_poll_cq(arg, 1, &wc);
+	return NULL;
+}
+
+/* A program whose main returns while another of its threads polls. */
+static void exit_under_a_poller(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct rig_end end = {0};
+	pthread_t thread;
+
+	end.context = ibv_open_device(list[0]);
+	ibv_free_device_list(list);
+	rig_make(&end, IBV_QPT_RC, 8);
+	pthread_create(&thread, NULL, poll_for_ever, end.cq);
+	poll(NULL, 0, 20);
+	exit(0);
+}
+
+Test(world, exit_while_a_thread_polls_is_no_crash)
+{
 	char name[32];
 	int status;
 	pid_t pid;
 
 	snprintf(name, sizeof(name), "%s", rig_name());
 	setenv("VERBENA_WORLD", name, 1);
-	list = ibv_get_device_list(NULL);
-	CHECK(list, "list: %s", strerror(errno));
-	context = ibv_open_device(list[0]);
-	CHECK(context, "open: %s", strerror(errno));
 	pid = fork();
-	if (pid == 0) {
-		/* Inherited, and dead to it; its own works. */
-		struct ibv_context *own;
-		struct ibv_pd *pd;
-
-		own = ibv_open_device(list[0]);
-		pd = own ? ibv_alloc_pd(own) : NULL;
-		_exit(pd && ibv_dealloc_pd(pd) == 0 ? 0 : 1);
-	}
+	if (pid == 0)
+		exit_under_a_poller();
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	CHECK_EQ(status, 0);
-	struct ibv_pd *pd = ibv_alloc_pd(context);
+	CHECK_EQ(rig_worlds_left(name), 0);
+}
 
-	CHECK(pd && ibv_dealloc_pd(pd) == 0, "the parent's still works");
-	CHECK_EQ(ibv_close_device(context), 0);
-	ibv_free_device_list(list);
+/* Make and unmake for ever, until killed. */
+static void churn(int out)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *context = ibv_open_device(list[0]);
+	char byte = 0;
+
+	if (!context || write(out, &byte, 1) != 1)
+		_exit(1);
+	for (;;) {
+		struct rig_end end = {.context = context};
+
+		rig_make(&end, IBV_QPT_UC, 8);
+		ibv_destroy_qp(end.qp);
+		ibv_dereg_mr(end.mr);
+		ibv_destroy_cq(end.cq);
+		ibv_dealloc_pd(end.pd);
+		free(end.memory);
+	}
+}
+
+Test(world, a_death_inside_any_call_leaves_no_object_and_no_count)
+{
+	char error[SIM_ERROR_MAX], byte, name[32];
+	struct sim_world *world;
+
+	/* 10 queue pairs, 11 domains: what leaks is soon missing. */
+	snprintf(name, sizeof(name), "%s", rig_name());
+	setenv("VERBENA_WORLD", name, 1);
+	setenv("VERBENA_HOST", "a", 1);
+	CHECK_EQ(join(name, "apple-tb", &world, error), 0);
+	for (int round = 0; round < 60; round++) {
+		struct timespec nap = {.tv_nsec = 300000 + round * 17000};
+		int pipe_fds[2];
+		pid_t pid;
+
+		CHECK_EQ(pipe(pipe_fds), 0);
+		pid = fork();
+		if (pid == 0)
+			churn(pipe_fds[1]);
+		close(pipe_fds[1]);
+		CHECK(read(pipe_fds[0], &byte, 1) == 1, "round %d: no device",
+		      round);
+		nanosleep(&nap, NULL);
+		kill(pid, SIGKILL);
+		CHECK_EQ(waitpid(pid, NULL, 0), pid);
+		close(pipe_fds[0]);
+		sim_world_reap(world, 0);
+		CHECK_EQ(sim_world_object_count(world), 0);
+	}
+	sim_world_close(world);
 }
