@@ -33,6 +33,69 @@ int sim_mr_dereg(struct sim_ctx *ctx, uint32_t mr);
 const struct sim_mr *sim_mr_check(struct sim_world *w, uint32_t pd,
 				  const struct sim_sge *range, uint32_t access);
 
+/* The same for an rkey, on behalf of the queue pair that it arrived at. */
+const struct sim_mr *sim_mr_check_remote(struct sim_world *w,
+					 const struct sim_qp *qp,
+					 const struct sim_sge *range,
+					 uint32_t access);
+/* Pass through every lock under which a key of this domain is in use. */
+void sim_mr_wait_unused(struct sim_world *w, uint32_t pd);
+
+struct sim_mr_change {
+	struct sim_mr_request to; /* pd 0: as it is */
+	bool changes_range;
+	bool changes_access;
+};
+int sim_mr_rereg(struct sim_ctx *ctx, uint32_t mr,
+		 const struct sim_mr_change *change);
+
+/* window.c */
+int sim_mw_alloc(struct sim_ctx *ctx, uint32_t pd, int type, uint32_t *mw,
+		 uint32_t *key);
+int sim_mw_dealloc(struct sim_ctx *ctx, uint32_t mw);
+
+/* srq.c */
+struct sim_srq_config {
+	struct ibv_srq_attr attr;
+	uint32_t pd;
+	uint32_t type;
+	uint32_t xrcd;
+	uint32_t cq;
+	uint64_t cookie;
+};
+int sim_srq_create(struct sim_ctx *ctx, const struct sim_srq_config *config,
+		   uint32_t *srq);
+int sim_srq_modify(struct sim_ctx *ctx, struct sim_srq *srq, uint32_t limit);
+int sim_srq_destroy(struct sim_ctx *ctx, uint32_t srq);
+void sim_srq_free_ring(struct sim_world *w, struct sim_srq *srq);
+int sim_post_srq_recv(struct sim_ctx *ctx, struct sim_srq *srq,
+		      struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+/* An XRC domain; a named one (inode) is opened again by others of its host. */
+int sim_xrcd_open(struct sim_ctx *ctx, uint64_t inode, uint32_t *xrcd);
+int sim_xrcd_close(struct sim_ctx *ctx, uint32_t xrcd);
+
+/* qp.c: multicast membership; -EBUSY, -EINVAL, -ENOMEM. */
+int sim_mcast_attach(struct sim_ctx *ctx, struct sim_qp *qp,
+		     const uint8_t gid[16]);
+int sim_mcast_detach(struct sim_ctx *ctx, struct sim_qp *qp,
+		     const uint8_t gid[16]);
+
+/* An address handle, as posting finds it behind a request. */
+struct sim_ah {
+	struct ibv_ah ah;
+	struct sim_av av;
+};
+
+/* An asynchronous event on a context's descriptor: type, and the program's
+ * object (or port number). */
+struct sim_event {
+	uint64_t cookie;
+	uint32_t type;
+	uint32_t reserved;
+};
+void sim_async(struct sim_world *w, uint32_t channel, uint64_t cookie,
+	       int type);
+
 int sim_channel_create(struct sim_ctx *ctx, uint32_t *channel, int *fd);
 int sim_channel_destroy(struct sim_ctx *ctx, uint32_t channel);
 
@@ -46,6 +109,9 @@ int sim_cq_poll(struct sim_ctx *ctx, struct sim_cq *cq, int count,
 		struct ibv_wc *wc);
 void sim_cq_arm(struct sim_ctx *ctx, struct sim_cq *cq, bool solicited_only);
 bool sim_cq_is_empty(const struct sim_cq *cq);
+/* -EINVAL when what is in it would not fit. */
+int sim_cq_resize(struct sim_ctx *ctx, struct sim_cq *cq, uint32_t depth,
+		  uint32_t *granted);
 /* Append a completion; wakes a sleeper when the queue was armed. */
 void sim_cq_push(struct sim_world *w, uint32_t cq, const struct sim_cqe *cqe);
 /* Forget the completions of a queue pair that is going away. */
@@ -70,6 +136,9 @@ struct sim_qp_config {
 	uint32_t pd;
 	uint32_t send_cq;
 	uint32_t recv_cq;
+	uint32_t srq;
+	uint32_t xrcd; /* XRC_RECV: has this, and nothing above */
+	uint64_t cookie;
 };
 int sim_qp_create(struct sim_ctx *ctx, const struct sim_qp_config *config,
 		  uint32_t *qp);
@@ -81,6 +150,16 @@ void sim_qp_free_rings(struct sim_world *w, struct sim_qp *qp);
 /* The queue pair with a 24-bit number, or NULL. */
 struct sim_qp *sim_qp_by_num(struct sim_world *w, uint32_t qp_num);
 
+struct sim_ring_request {
+	uint32_t depth;
+	uint32_t max_sge;
+	uint32_t max_inline;
+	uint32_t frame_budget;
+};
+int sim_ring_init(struct sim_world *w, struct sim_ring *ring,
+		  const struct sim_ring_request *want);
+void sim_ring_fini(struct sim_world *w, struct sim_ring *ring);
+
 /* Complete everything outstanding with WR_FLUSH_ERR. The caller holds the
  * lock of the queue that is flushed. */
 void sim_sq_flush(struct sim_world *w, struct sim_qp *qp);
@@ -90,9 +169,13 @@ void sim_rq_flush(struct sim_world *w, struct sim_qp *qp);
 int sim_qp_check_transition(enum ibv_qp_type type, enum ibv_qp_state from,
 			    enum ibv_qp_state to, int mask);
 
-/* post.c */
+/* post.c. With `is_batch` either all requests are posted or none. */
 int sim_post_send(struct sim_ctx *ctx, struct sim_qp *qp,
-		  struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+		  struct ibv_send_wr *wr, struct ibv_send_wr **bad,
+		  bool is_batch);
+/* Shared by receives of both kinds: write one into a ring. */
+void sim_put_recv(struct sim_world *w, struct sim_ring *ring,
+		  const struct ibv_recv_wr *wr, uint32_t frames, bool is_over);
 int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 		  struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
@@ -101,6 +184,8 @@ int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 void sim_send_progress(struct sim_world *w, struct sim_qp *qp);
 /* The same for the queue pair that sends to this one, if it waits. */
 void sim_kick_sender(struct sim_world *w, struct sim_qp *qp);
+/* Every sender that found this shared queue empty. */
+void sim_kick_srq_senders(struct sim_world *w, struct sim_srq *srq);
 /* Look again at waiting sends that complete on this queue and are due. */
 void sim_run_timers(struct sim_world *w, struct sim_cq *cq, uint64_t now_ns);
 

@@ -46,6 +46,7 @@ int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
 	}
 	cq->channel = channel;
 	cq->cookie = cookie;
+	cq->async_channel = ctx->async_channel;
 	cq->armed = SIM_ARM_NONE;
 	cq->is_event_pending = 0;
 	cq->head = cq->tail = cq->is_overrun = cq->users = 0;
@@ -88,6 +89,45 @@ void sim_cq_free_ring(struct sim_world *w, struct sim_cq *cq)
 	sim_arena_free(w, ring, cq->size * sizeof(struct sim_cqe));
 }
 
+int sim_cq_resize(struct sim_ctx *ctx, struct sim_cq *cq, uint32_t depth,
+		  uint32_t *granted)
+{
+	struct sim_world *w = ctx->world;
+	const struct sim_model *model = sim_model_of(sim_host_of(w, ctx->host));
+	struct sim_cq old;
+	uint32_t size, used;
+	uint64_t ring;
+
+	if (depth < 1 || depth > (uint32_t)model->attr.max_cqe)
+		return -EINVAL;
+	size = sim_round_up(model->cq_depth_rounds ? depth + 1 : depth);
+	ring = sim_arena_alloc(w, size * sizeof(struct sim_cqe));
+	if (!ring)
+		return -ENOMEM;
+	sim_lock(&cq->lock);
+	old = *cq;
+	used = cq->tail - cq->head;
+	if (used <= depth) {
+		struct sim_cqe *to = sim_at(w, ring);
+
+		for (uint32_t i = 0; i < used; i++)
+			to[i] = *entry(w, cq, old.head + i);
+		cq->ring = ring;
+		cq->size = size;
+		cq->depth = model->cq_depth_rounds ? size - 1 : depth;
+		atomic_store(&cq->head, 0);
+		atomic_store(&cq->tail, used);
+	}
+	*granted = cq->depth;
+	sim_unlock(&cq->lock);
+	if (used > depth) {
+		sim_arena_free(w, ring, size * sizeof(struct sim_cqe));
+		return -EINVAL;
+	}
+	sim_arena_free(w, old.ring, old.size * sizeof(struct sim_cqe));
+	return 0;
+}
+
 static bool wakes(const struct sim_cq *cq, const struct sim_cqe *cqe)
 {
 	switch ((enum sim_arm)atomic_load(&cq->armed)) {
@@ -111,7 +151,9 @@ void sim_cq_push(struct sim_world *w, uint32_t handle,
 		return;
 	sim_lock(&cq->lock);
 	if (cq->tail - cq->head >= cq->depth) {
-		atomic_store(&cq->is_overrun, 1);
+		if (!atomic_exchange(&cq->is_overrun, 1))
+			sim_async(w, cq->async_channel, cq->cookie,
+				  IBV_EVENT_CQ_ERR);
 		sim_diag("cq",
 			 "5.7: a queue must hold all completions that "
 			 "can be outstanding",
@@ -184,6 +226,8 @@ static void free_slots(struct sim_world *w, const struct sim_cqe *cqe)
 
 	if (!qp)
 		return;
+	if (cqe->is_srq)
+		return;
 	ring = cqe->is_recv ? &qp->rq : &qp->sq;
 	wqe = sim_wqe_at(w, ring, cqe->wqe_index);
 	if (cqe->is_recv && RUNNING_ON_VALGRIND)
@@ -208,6 +252,9 @@ static void to_wc(const struct sim_cqe *cqe, struct ibv_wc *wc)
 	wc->qp_num = cqe->qp_num;
 	wc->src_qp = cqe->src_qp;
 	wc->wc_flags = cqe->wc_flags;
+	wc->pkey_index = cqe->pkey_index;
+	wc->slid = cqe->slid;
+	wc->sl = cqe->sl;
 }
 
 int sim_cq_poll(struct sim_ctx *ctx, struct sim_cq *cq, int count,

@@ -45,7 +45,11 @@ struct sim_model {
 	const struct sim_knob *knobs;
 	int knob_count;
 
-	uint32_t pd_limit, cq_limit, qp_limit, mr_limit; /* a device */
+	uint32_t pd_limit, cq_limit, qp_limit, mr_limit,
+		srq_limit; /* a device */
+	uint32_t srq_max_wr, srq_max_sge;
+	uint32_t dm_bytes; /* device memory */
+	bool has_windows, has_multicast, has_xrc, has_rereg;
 	uint32_t max_send_sge, max_recv_sge;
 	uint32_t max_inline, min_inline; /* granted even when none is asked */
 	uint32_t frame_bytes; /* unit of the queue budget; 0 = requests */
@@ -88,6 +92,10 @@ struct sim_model {
 		       const struct sim_qp *to);
 	/* Called last while a host is set up: GIDs, ports. */
 	void (*init_host)(struct sim_host *host, uint32_t index);
+	/* R24, knob: this opcode completes and does nothing. */
+	bool (*ignores_opcode)(const struct sim_host *host, unsigned opcode);
+	bool has_async_events; /* those of queue pairs, queues and ports (5.8)
+				*/
 	/* R21, knob: a send completes when posted, not when it leaves. */
 	bool (*completes_at_post)(const struct sim_host *host);
 	/* R13, knob: over the budget is taken, and its data never lands. */
@@ -105,6 +113,9 @@ struct sim_model {
 #define SIM_MODEL(model)                                   \
 	static const struct sim_model *const model##_entry \
 		__attribute__((used, section("sim_models"))) = &(model)
+
+/* Is this a work request opcode at all? (deliver.c has the table.) */
+bool sim_is_opcode(unsigned opcode);
 
 const struct sim_model *sim_model_of(const struct sim_host *host);
 const char *sim_model_default(void);

@@ -315,6 +315,11 @@ static bool psn_ok(const struct sim_host *host, const struct sim_qp *from,
 	return sim_knob(host, PSN) == 0 || from->attr.sq_psn == to->attr.rq_psn;
 }
 
+static bool ignores_opcode(const struct sim_host *host, unsigned opcode)
+{
+	return sim_knob(host, OTHER_OPCODES) == 1 && opcode != IBV_WR_SEND;
+}
+
 static bool completes_at_post(const struct sim_host *host)
 {
 	return sim_knob(host, SEND_DONE) == 1;
@@ -434,6 +439,7 @@ static const struct sim_model apple_tb = {
 	.fit = fit,
 	.psn_ok = psn_ok,
 	.is_point_to_point = true,
+	.ignores_opcode = ignores_opcode,
 	.completes_at_post = completes_at_post,
 	.takes_over_budget = takes_over_budget,
 	.budget_is_ports = budget_is_ports,

@@ -66,15 +66,29 @@ static int sender(struct sim_world *w)
 	return fd;
 }
 
-static void ring(struct sim_world *w, uint32_t channel, uint32_t cq)
+static void post(struct sim_world *w, uint32_t channel, const void *record,
+		 size_t size)
 {
 	struct sockaddr_un name;
 	socklen_t len = channel_name(w, channel, &name);
 	int fd = sender(w);
 
 	if (fd >= 0)
-		(void)!sendto(fd, &cq, sizeof(cq), MSG_DONTWAIT | MSG_NOSIGNAL,
+		(void)!sendto(fd, record, size, MSG_DONTWAIT | MSG_NOSIGNAL,
 			      (struct sockaddr *)&name, len);
+}
+
+static void ring(struct sim_world *w, uint32_t channel, uint32_t cq)
+{
+	post(w, channel, &cq, sizeof(cq));
+}
+
+void sim_async(struct sim_world *w, uint32_t channel, uint64_t cookie, int type)
+{
+	struct sim_event event = {.cookie = cookie, .type = (uint32_t)type};
+
+	if (channel)
+		post(w, channel, &event, sizeof(event));
 }
 
 void sim_cq_wake(struct sim_world *w, struct sim_cq *cq)

@@ -77,6 +77,9 @@ int sim_mr_reg(struct sim_ctx *ctx, const struct sim_mr_request *request,
 	mr = sim_object_claim(ctx, SIM_MR, mr_limit(host, model, pd), &rc);
 	if (!mr)
 		return refuse(model, rc, "R5: memory regions", model->mr_limit);
+	mr->kind = SIM_MR_REGION;
+	mr->region = mr->qp_num = 0;
+	atomic_store(&mr->windows, 0);
 	mr->pd = request->pd;
 	mr->access = request->access;
 	mr->addr = request->addr;
@@ -92,6 +95,71 @@ int sim_mr_reg(struct sim_ctx *ctx, const struct sim_mr_request *request,
 	return 0;
 }
 
+void sim_mr_wait_unused(struct sim_world *w, uint32_t pd)
+{
+	for (uint32_t i = 0; i < SIM_QP_MAX; i++) {
+		struct sim_qp *qp = &w->seg->qp[i];
+
+		if (qp->object.proc != w->proc || qp->pd != pd)
+			continue;
+		sim_lock(&qp->sq_lock);
+		sim_lock(&qp->rq_lock);
+		sim_unlock(&qp->rq_lock);
+		sim_unlock(&qp->sq_lock);
+	}
+	for (uint32_t i = 0; i < SIM_SRQ_MAX; i++) {
+		struct sim_srq *srq = &w->seg->srq[i];
+
+		if (srq->object.proc != w->proc || srq->pd != pd)
+			continue;
+		sim_lock(&srq->lock);
+		sim_unlock(&srq->lock);
+	}
+}
+
+int sim_mr_rereg(struct sim_ctx *ctx, uint32_t handle,
+		 const struct sim_mr_change *change)
+{
+	struct sim_world *w = ctx->world;
+	const struct sim_host *host = sim_host_of(w, ctx->host);
+	const struct sim_model *model = sim_model_of(host);
+	struct sim_mr *mr = sim_mr_mine(w, handle);
+	struct sim_pd *to = sim_pd_mine(w, change->to.pd);
+	struct sim_pd *from;
+	struct sim_mr_request next;
+	int rc;
+
+	if (!mr || mr->kind != SIM_MR_REGION || (change->to.pd && !to))
+		return -EINVAL;
+	next = (struct sim_mr_request){mr->addr, mr->length, mr->iova, mr->pd,
+				       mr->access};
+	if (change->changes_range) {
+		next.addr = next.iova = change->to.addr;
+		next.length = change->to.length;
+	}
+	if (change->changes_access)
+		next.access = change->to.access;
+	rc = model->check_mr(host, next.addr, next.length, next.access);
+	if (rc)
+		return rc;
+	/* Out of use while it changes; the key stays. */
+	atomic_store(&mr->object.handle, 0);
+	sim_mr_wait_unused(w, mr->pd);
+	from = sim_pd_get(w, mr->pd);
+	if (to) {
+		atomic_fetch_add(&to->users, 1);
+		if (from)
+			atomic_fetch_sub(&from->users, 1);
+		mr->pd = change->to.pd;
+	}
+	mr->addr = next.addr;
+	mr->length = next.length;
+	mr->iova = next.iova;
+	mr->access = next.access;
+	atomic_store(&mr->object.handle, handle);
+	return 0;
+}
+
 int sim_mr_dereg(struct sim_ctx *ctx, uint32_t handle)
 {
 	struct sim_world *w = ctx->world;
@@ -100,24 +168,26 @@ int sim_mr_dereg(struct sim_ctx *ctx, uint32_t handle)
 
 	if (!mr)
 		return -EINVAL;
-	/* Invisible from here; then pass through each lock under which a
-	 * delivery may already have looked it up. */
+	if (mr->kind != SIM_MR_REGION)
+		return -EINVAL;
+	if (atomic_load(&mr->windows))
+		return -EBUSY;
+	/* Invisible from here. */
 	atomic_store(&mr->object.handle, 0);
-	for (uint32_t i = 0; i < SIM_QP_MAX; i++) {
-		struct sim_qp *qp = &w->seg->qp[i];
-
-		if (qp->object.proc != w->proc || qp->pd != mr->pd)
-			continue;
-		sim_lock(&qp->sq_lock);
-		sim_lock(&qp->rq_lock);
-		sim_unlock(&qp->rq_lock);
-		sim_unlock(&qp->sq_lock);
-	}
+	sim_mr_wait_unused(w, mr->pd);
 	pd = sim_pd_get(w, mr->pd);
 	if (pd)
 		atomic_fetch_sub(&pd->users, 1);
 	sim_object_release(w, &mr->object, SIM_MR);
 	return 0;
+}
+
+static bool spans(const struct sim_mr *mr, const struct sim_sge *range,
+		  uint32_t access)
+{
+	return (mr->access & access) == access && range->addr >= mr->iova &&
+	       range->length <= mr->length &&
+	       range->addr - mr->iova <= mr->length - range->length;
 }
 
 const struct sim_mr *sim_mr_check(struct sim_world *w, uint32_t pd,
@@ -131,13 +201,41 @@ const struct sim_mr *sim_mr_check(struct sim_world *w, uint32_t pd,
 	mr = &w->seg->mr[slot];
 	if (atomic_load_explicit(&mr->object.handle, memory_order_acquire) ==
 		    0 ||
-	    mr->key != range->lkey || mr->pd != pd)
+	    mr->kind != SIM_MR_REGION || mr->key != range->lkey || mr->pd != pd)
 		return NULL;
-	if ((mr->access & access) != access || range->addr < mr->iova ||
-	    range->length > mr->length ||
-	    range->addr - mr->iova > mr->length - range->length)
+	return spans(mr, range, access) ? mr : NULL;
+}
+
+/* A window's key: bound, for this queue pair, to a region that is there. */
+static bool is_window_ok(struct sim_world *w, const struct sim_mr *mw,
+			 const struct sim_qp *qp)
+{
+	if (mw->kind == SIM_MR_WINDOW_2 && mw->qp_num != qp->qp_num)
+		return false;
+	return mw->region && sim_mr_get(w, mw->region);
+}
+
+const struct sim_mr *sim_mr_check_remote(struct sim_world *w,
+					 const struct sim_qp *qp,
+					 const struct sim_sge *range,
+					 uint32_t access)
+{
+	uint32_t slot = range->lkey >> 12;
+	uint32_t pd = qp->pd;
+	const struct sim_mr *mr;
+
+	if (slot >= SIM_MR_MAX)
 		return NULL;
-	return mr;
+	mr = &w->seg->mr[slot];
+	if (!atomic_load_explicit(&mr->object.handle, memory_order_acquire) ||
+	    mr->key != range->lkey || mr->object.proc != qp->object.proc)
+		return NULL;
+	/* An XRC target has no domain of its own; its XRC domain vouches. */
+	if (qp->type != IBV_QPT_XRC_RECV && mr->pd != pd)
+		return NULL;
+	if (mr->kind != SIM_MR_REGION && !is_window_ok(w, mr, qp))
+		return NULL;
+	return spans(mr, range, access) ? mr : NULL;
 }
 
 int sim_channel_create(struct sim_ctx *ctx, uint32_t *out, int *fd)

@@ -128,10 +128,44 @@ static int check_send(struct sim_world *w, struct sim_qp *qp,
 	rc = model->check_send(host, qp, wr, len);
 	if (rc)
 		return -rc;
+	if (qp->type == IBV_QPT_UD && !wr->wr.ud.ah)
+		return EINVAL;
 	if (!has_room(&qp->sq, sim_frames(model->frame_bytes, len)))
 		return refuse_full(model, qp,
 				   sim_frames(model->frame_bytes, len), false);
 	return 0;
+}
+
+/* What the opcode needs beyond its bytes. */
+static void put_operand(const struct sim_qp *qp, const struct ibv_send_wr *wr,
+			struct sim_wqe *wqe)
+{
+	const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
+
+	wqe->imm = wr->imm_data; /* or invalidate_rkey: a union */
+	if (qp->type == IBV_QPT_XRC_SEND)
+		wqe->srq_num = wr->qp_type.xrc.remote_srqn;
+	if (qp->type == IBV_QPT_UD) {
+		wqe->op.ud.av = ((struct sim_ah *)wr->wr.ud.ah)->av;
+		wqe->op.ud.qpn = wr->wr.ud.remote_qpn & 0xffffff;
+		wqe->op.ud.qkey = wr->wr.ud.remote_qkey;
+	} else if (wr->opcode == IBV_WR_BIND_MW) {
+		wqe->op.bind.window = wr->bind_mw.mw->handle;
+		wqe->op.bind.region = info->mr ? info->mr->handle : 0;
+		wqe->op.bind.addr = info->addr;
+		wqe->op.bind.length = info->length;
+		wqe->op.bind.access = info->mw_access_flags;
+		wqe->op.bind.rkey = wr->bind_mw.rkey;
+	} else if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+		   wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wqe->op.remote.addr = wr->wr.atomic.remote_addr;
+		wqe->op.remote.rkey = wr->wr.atomic.rkey;
+		wqe->op.remote.compare_add = wr->wr.atomic.compare_add;
+		wqe->op.remote.swap = wr->wr.atomic.swap;
+	} else {
+		wqe->op.remote.addr = wr->wr.rdma.remote_addr;
+		wqe->op.remote.rkey = wr->wr.rdma.rkey;
+	}
 }
 
 static void put_send(struct sim_world *w, struct sim_qp *qp,
@@ -144,7 +178,6 @@ static void put_send(struct sim_world *w, struct sim_qp *qp,
 	wqe->wr_id = wr->wr_id;
 	wqe->opcode = (uint8_t)wr->opcode;
 	wqe->len = (uint32_t)len;
-	wqe->imm = wr->imm_data;
 	if (qp->sq_sig_all || (wr->send_flags & IBV_SEND_SIGNALED))
 		wqe->flags |= SIM_WQE_SIGNALED;
 	if (wr->send_flags & IBV_SEND_SOLICITED)
@@ -153,6 +186,7 @@ static void put_send(struct sim_world *w, struct sim_qp *qp,
 		put_inline(wqe, wr->sg_list, wr->num_sge);
 	else
 		put_sges(wqe, wr->sg_list, wr->num_sge);
+	put_operand(qp, wr, wqe);
 	ring->frames_posted += sim_frames(
 		sim_model_of(sim_host_of(w, qp->object.host))->frame_bytes,
 		len);
@@ -162,14 +196,18 @@ static void put_send(struct sim_world *w, struct sim_qp *qp,
 }
 
 int sim_post_send(struct sim_ctx *ctx, struct sim_qp *qp,
-		  struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+		  struct ibv_send_wr *wr, struct ibv_send_wr **bad,
+		  bool is_batch)
 {
 	struct sim_world *w = ctx->world;
 	const struct sim_model *model =
 		sim_model_of(sim_host_of(w, qp->object.host));
+	uint32_t tail, frames;
 	int rc = 0;
 
 	sim_lock(&qp->sq_lock);
+	tail = qp->sq.tail;
+	frames = qp->sq.frames_posted;
 	for (; wr; wr = wr->next) {
 		uint64_t len;
 
@@ -181,6 +219,11 @@ int sim_post_send(struct sim_ctx *ctx, struct sim_qp *qp,
 		if (rc)
 			break;
 		put_send(w, qp, wr, len);
+	}
+	/* Nothing of it has been executed: that needs the lock. */
+	if (rc && is_batch) {
+		atomic_store(&qp->sq.tail, tail);
+		qp->sq.frames_posted = frames;
 	}
 	sim_unlock(&qp->sq_lock);
 	if (rc)
@@ -198,7 +241,7 @@ static int check_recv(struct sim_world *w, struct sim_qp *qp, uint32_t frames,
 	uint32_t state = atomic_load(&qp->state);
 	bool shares = model->budget_is_ports && model->budget_is_ports(host);
 
-	if (state < model->recv_from(host))
+	if (qp->srq || state < model->recv_from(host))
 		return refuse_state(model, qp, true);
 	if (qp->rq.tail - qp->rq.done >= qp->rq.size)
 		return refuse_full(model, qp, frames, true);
@@ -211,25 +254,19 @@ static int check_recv(struct sim_world *w, struct sim_qp *qp, uint32_t frames,
 	return 0;
 }
 
-static void put_recv(struct sim_world *w, struct sim_qp *qp,
-		     const struct ibv_recv_wr *wr, uint32_t frames,
-		     bool is_over)
+void sim_put_recv(struct sim_world *w, struct sim_ring *ring,
+		  const struct ibv_recv_wr *wr, uint32_t frames, bool is_over)
 {
-	struct sim_ring *ring = &qp->rq;
 	struct sim_wqe *wqe = sim_wqe_at(w, ring, ring->tail);
 
 	memset(wqe, 0, sizeof(*wqe));
 	wqe->wr_id = wr->wr_id;
-	wqe->len = (uint32_t)length_of(wr->sg_list, wr->num_sge);
+	wqe->len = length_of(wr->sg_list, wr->num_sge);
 	if (is_over)
 		wqe->flags |= SIM_WQE_OVER_BUDGET;
 	put_sges(wqe, wr->sg_list, wr->num_sge);
 	ring->frames_posted += frames;
 	wqe->frames_end = ring->frames_posted;
-	if (frames)
-		atomic_fetch_add(
-			&sim_host_of(w, qp->object.host)->frames_posted,
-			frames);
 	atomic_store_explicit(&ring->tail, ring->tail + 1,
 			      memory_order_release);
 }
@@ -254,7 +291,11 @@ int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 		rc = check_recv(w, qp, frames, &is_over);
 		if (rc)
 			break;
-		put_recv(w, qp, wr, frames, is_over);
+		sim_put_recv(w, &qp->rq, wr, frames, is_over);
+		if (frames)
+			atomic_fetch_add(
+				&sim_host_of(w, ctx->host)->frames_posted,
+				frames);
 	}
 	if (atomic_load(&qp->state) == IBV_QPS_ERR)
 		sim_rq_flush(w, qp);

@@ -30,7 +30,7 @@ static size_t ring_bytes(const struct sim_ring *ring)
 	return (size_t)ring->size * ring->stride;
 }
 
-static void free_ring(struct sim_world *w, struct sim_ring *ring)
+void sim_ring_fini(struct sim_world *w, struct sim_ring *ring)
 {
 	uint64_t base = ring->base;
 
@@ -42,19 +42,12 @@ static void free_ring(struct sim_world *w, struct sim_ring *ring)
 
 void sim_qp_free_rings(struct sim_world *w, struct sim_qp *qp)
 {
-	free_ring(w, &qp->sq);
-	free_ring(w, &qp->rq);
+	sim_ring_fini(w, &qp->sq);
+	sim_ring_fini(w, &qp->rq);
 }
 
-struct ring_request {
-	uint32_t depth;
-	uint32_t max_sge;
-	uint32_t max_inline;
-	uint32_t frame_budget;
-};
-
-static int ring_init(struct sim_world *w, struct sim_ring *ring,
-		     const struct ring_request *want)
+int sim_ring_init(struct sim_world *w, struct sim_ring *ring,
+		  const struct sim_ring_request *want)
 {
 	uint32_t tail = want->max_sge * (uint32_t)sizeof(struct sim_sge);
 
@@ -92,22 +85,103 @@ static int init_rings(struct sim_world *w, const struct sim_host *host,
 {
 	bool has_frames = sim_model_of(host)->frame_bytes != 0;
 	const struct ibv_qp_cap *cap = &qp->cap;
-	struct ring_request sq = {cap->max_send_wr, cap->max_send_sge,
-				  cap->max_inline_data, 0};
-	struct ring_request rq = {cap->max_recv_wr, cap->max_recv_sge, 0, 0};
+	struct sim_ring_request sq = {cap->max_send_wr, cap->max_send_sge,
+				      cap->max_inline_data, 0};
+	struct sim_ring_request rq = {cap->max_recv_wr, cap->max_recv_sge, 0,
+				      0};
 	int rc;
 
 	if (has_frames) {
 		sq.frame_budget = cap->max_send_wr;
 		rq.frame_budget = cap->max_recv_wr;
 	}
-	rc = ring_init(w, &qp->sq, &sq);
+	rc = sim_ring_init(w, &qp->sq, &sq);
 	if (rc)
 		return rc;
-	rc = ring_init(w, &qp->rq, &rq);
+	rc = sim_ring_init(w, &qp->rq, &rq);
 	if (rc)
-		free_ring(w, &qp->sq);
+		sim_ring_fini(w, &qp->sq);
 	return rc;
+}
+
+/* The objects a queue pair stands on; each counts it as a user. */
+struct parts {
+	struct sim_pd *pd;
+	struct sim_cq *scq, *rcq;
+	struct sim_srq *srq;
+	struct sim_xrcd *xrcd;
+};
+
+static void count_users(const struct parts *parts, int change)
+{
+	if (parts->pd)
+		atomic_fetch_add(&parts->pd->users, (uint32_t)change);
+	if (parts->scq)
+		atomic_fetch_add(&parts->scq->users, (uint32_t)change);
+	if (parts->rcq)
+		atomic_fetch_add(&parts->rcq->users, (uint32_t)change);
+	if (parts->srq)
+		atomic_fetch_add(&parts->srq->users, (uint32_t)change);
+	if (parts->xrcd)
+		atomic_fetch_add(&parts->xrcd->users, (uint32_t)change);
+}
+
+static int find_parts(struct sim_world *w, const struct sim_qp_config *config,
+		      struct parts *parts)
+{
+	unsigned type = config->attr->qp_type;
+
+	parts->pd = sim_pd_mine(w, config->pd);
+	parts->scq = sim_cq_mine(w, config->send_cq);
+	parts->rcq = sim_cq_mine(w, config->recv_cq);
+	parts->srq = sim_srq_mine(w, config->srq);
+	parts->xrcd = sim_xrcd_get(w, config->xrcd);
+	if (config->srq && !parts->srq)
+		return -EINVAL;
+	if (type == IBV_QPT_XRC_RECV)
+		return parts->xrcd ? 0 : -EINVAL;
+	if (!parts->pd || !parts->scq)
+		return -EINVAL;
+	return parts->rcq || type == IBV_QPT_XRC_SEND ? 0 : -EINVAL;
+}
+
+static struct sim_qp *claim(struct sim_ctx *ctx, int *rc)
+{
+	struct sim_host *host = sim_host_of(ctx->world, ctx->host);
+	const struct sim_model *model = sim_model_of(host);
+	struct sim_qp *qp = sim_object_claim(ctx, SIM_QP, model->qp_limit, rc);
+
+	if (*rc == -EUSERS) {
+		sim_diag(model->name, "R3: queue pairs",
+			 "create_qp refused: the device has %u of them",
+			 model->qp_limit);
+		*rc = -model->errno_qp_limit;
+	}
+	return qp;
+}
+
+static void init_qp(struct sim_ctx *ctx, const struct sim_qp_config *config,
+		    struct sim_qp *qp)
+{
+	struct sim_world *w = ctx->world;
+
+	qp->pd = config->pd;
+	qp->send_cq = config->send_cq;
+	qp->recv_cq = config->recv_cq;
+	qp->srq = config->srq;
+	qp->xrcd = config->xrcd;
+	qp->cookie = config->cookie;
+	qp->async_channel = ctx->async_channel;
+	qp->type = config->attr->qp_type;
+	qp->sq_sig_all = config->attr->sq_sig_all != 0;
+	qp->ordinal =
+		atomic_fetch_add(&sim_host_of(w, ctx->host)->qp_ordinal, 1);
+	qp->state = IBV_QPS_RESET;
+	qp->dest = qp->mcast_count = qp->is_met = 0;
+	memset(&qp->attr, 0, sizeof(qp->attr));
+	qp->tx_count = qp->rx_count = qp->wait_until_ns = 0;
+	qp->qp_num = number_of(qp->object.generation << SIM_SLOT_BITS |
+			       (uint32_t)(qp - w->seg->qp));
 }
 
 int sim_qp_create(struct sim_ctx *ctx, const struct sim_qp_config *config,
@@ -115,26 +189,16 @@ int sim_qp_create(struct sim_ctx *ctx, const struct sim_qp_config *config,
 {
 	struct sim_world *w = ctx->world;
 	struct sim_host *host = sim_host_of(w, ctx->host);
-	const struct sim_model *model = sim_model_of(host);
 	struct sim_qp_request request = {config->attr, host};
-	struct sim_pd *pd = sim_pd_mine(w, config->pd);
-	struct sim_cq *scq = sim_cq_mine(w, config->send_cq);
-	struct sim_cq *rcq = sim_cq_mine(w, config->recv_cq);
+	struct parts parts;
 	struct sim_qp *qp;
-	int rc;
+	int rc = find_parts(w, config, &parts);
 
-	if (!pd || !scq || !rcq)
-		return -EINVAL;
-	rc = model->check_qp(&request);
+	if (!rc)
+		rc = sim_model_of(host)->check_qp(&request);
 	if (rc)
 		return rc;
-	qp = sim_object_claim(ctx, SIM_QP, model->qp_limit, &rc);
-	if (rc == -EUSERS) {
-		sim_diag(model->name, "R3: queue pairs",
-			 "create_qp refused: the device has %u of them",
-			 model->qp_limit);
-		return -model->errno_qp_limit;
-	}
+	qp = claim(ctx, &rc);
 	if (!qp)
 		return rc;
 	grant_caps(host, qp, &config->attr->cap);
@@ -143,21 +207,8 @@ int sim_qp_create(struct sim_ctx *ctx, const struct sim_qp_config *config,
 		sim_object_release(w, &qp->object, SIM_QP);
 		return rc;
 	}
-	qp->pd = config->pd;
-	qp->send_cq = config->send_cq;
-	qp->recv_cq = config->recv_cq;
-	qp->type = config->attr->qp_type;
-	qp->sq_sig_all = config->attr->sq_sig_all != 0;
-	qp->ordinal = atomic_fetch_add(&host->qp_ordinal, 1);
-	qp->state = IBV_QPS_RESET;
-	qp->dest = 0;
-	memset(&qp->attr, 0, sizeof(qp->attr));
-	qp->tx_count = qp->rx_count = qp->wait_until_ns = 0;
-	qp->qp_num = number_of(qp->object.generation << SIM_SLOT_BITS |
-			       (uint32_t)(qp - w->seg->qp));
-	atomic_fetch_add(&pd->users, 1);
-	atomic_fetch_add(&scq->users, 1);
-	atomic_fetch_add(&rcq->users, 1);
+	init_qp(ctx, config, qp);
+	count_users(&parts, 1);
 	*out = sim_object_publish(w, &qp->object, SIM_QP);
 	return 0;
 }
@@ -246,6 +297,13 @@ static void store_attr(struct sim_qp *qp, const struct ibv_qp_attr *in,
 	KEEP(IBV_QP_RNR_RETRY, rnr_retry);
 	KEEP(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
 	KEEP(IBV_QP_MIN_RNR_TIMER, min_rnr_timer);
+	KEEP(IBV_QP_QKEY, qkey);
+	KEEP(IBV_QP_ALT_PATH, alt_ah_attr);
+	KEEP(IBV_QP_ALT_PATH, alt_port_num);
+	KEEP(IBV_QP_ALT_PATH, alt_pkey_index);
+	KEEP(IBV_QP_ALT_PATH, alt_timeout);
+	KEEP(IBV_QP_PATH_MIG_STATE, path_mig_state);
+	KEEP(IBV_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
 	KEEP(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
 #undef KEEP
 	/* Numbers of 24 bits: upper bits are ignored (3.1). */
@@ -290,12 +348,45 @@ static int check_modify(struct sim_ctx *ctx, const struct sim_qp *qp,
 	return model->check_modify(host, qp, attr, mask);
 }
 
+/* Events of a state that was asked for (5.8). What was started is finished
+ * when SQD is entered, because sends run in the poster's call. */
+static void tell_state(struct sim_world *w, struct sim_qp *qp,
+		       const struct ibv_qp_attr *attr, int mask)
+{
+	const struct sim_model *model =
+		sim_model_of(sim_host_of(w, qp->object.host));
+
+	if (!model->has_async_events)
+		return;
+	if (attr->qp_state == IBV_QPS_SQD &&
+	    (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr->en_sqd_async_notify)
+		sim_async(w, qp->async_channel, qp->cookie,
+			  IBV_EVENT_SQ_DRAINED);
+	if (attr->qp_state == IBV_QPS_ERR && qp->srq)
+		sim_async(w, qp->async_channel, qp->cookie,
+			  IBV_EVENT_QP_LAST_WQE_REACHED);
+}
+
+/* The kernel's uverbs layer drops what the other half of XRC has (programs
+ * pass the masks of RC). */
+static int mask_for(const struct sim_qp *qp, int mask)
+{
+	if (qp->type == IBV_QPT_XRC_SEND)
+		return mask &
+		       ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	if (qp->type == IBV_QPT_XRC_RECV)
+		return mask & ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT |
+				IBV_QP_RNR_RETRY);
+	return mask;
+}
+
 int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 		  const struct ibv_qp_attr *attr, int mask)
 {
 	struct sim_world *w = ctx->world;
 	int rc;
 
+	mask = mask_for(qp, mask);
 	sim_lock(&qp->sq_lock);
 	sim_lock(&qp->rq_lock);
 	rc = check_modify(ctx, qp, attr, mask);
@@ -313,6 +404,8 @@ int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 		sim_sq_flush(w, qp);
 		sim_rq_flush(w, qp);
 	}
+	if (mask & IBV_QP_STATE)
+		tell_state(w, qp, attr, mask);
 	sim_unlock(&qp->rq_lock);
 	sim_unlock(&qp->sq_lock);
 	/* SQD -> RTS: what was held may go. RTR: a held sender may go. */
@@ -325,11 +418,12 @@ int sim_qp_destroy(struct sim_ctx *ctx, uint32_t handle)
 {
 	struct sim_world *w = ctx->world;
 	struct sim_qp *qp = sim_qp_mine(w, handle);
-	struct sim_cq *scq, *rcq;
-	struct sim_pd *pd;
+	struct parts parts;
 
 	if (!qp)
 		return -EINVAL;
+	if (atomic_load(&qp->mcast_count))
+		return -EBUSY;
 	sim_lock(&qp->sq_lock);
 	sim_lock(&qp->rq_lock);
 	atomic_store(&qp->object.handle, 0);
@@ -341,15 +435,61 @@ int sim_qp_destroy(struct sim_ctx *ctx, uint32_t handle)
 	qp->sq.head = qp->sq.tail = qp->rq.head = qp->rq.tail = 0;
 	sim_unlock(&qp->rq_lock);
 	sim_unlock(&qp->sq_lock);
-	pd = sim_pd_get(w, qp->pd);
-	scq = sim_cq_get(w, qp->send_cq);
-	rcq = sim_cq_get(w, qp->recv_cq);
-	if (pd)
-		atomic_fetch_sub(&pd->users, 1);
-	if (scq)
-		atomic_fetch_sub(&scq->users, 1);
-	if (rcq)
-		atomic_fetch_sub(&rcq->users, 1);
+	parts = (struct parts){
+		sim_pd_get(w, qp->pd),	    sim_cq_get(w, qp->send_cq),
+		sim_cq_get(w, qp->recv_cq), sim_srq_get(w, qp->srq),
+		sim_xrcd_get(w, qp->xrcd),
+	};
+	count_users(&parts, -1);
 	sim_object_release(w, &qp->object, SIM_QP);
 	return 0;
+}
+
+static struct sim_mcast *find_member(struct sim_world *w, uint32_t qp,
+				     const uint8_t gid[16])
+{
+	for (int i = 0; i < SIM_MCAST_MAX; i++) {
+		struct sim_mcast *member = &w->seg->mcast[i];
+
+		if (atomic_load(&member->qp) == qp &&
+		    (!qp || memcmp(member->gid, gid, 16) == 0))
+			return member;
+	}
+	return NULL;
+}
+
+int sim_mcast_attach(struct sim_ctx *ctx, struct sim_qp *qp,
+		     const uint8_t gid[16])
+{
+	struct sim_world *w = ctx->world;
+	uint32_t handle = atomic_load(&qp->object.handle);
+	struct sim_mcast *member;
+
+	if (qp->type != IBV_QPT_UD || gid[0] != 0xff)
+		return -EINVAL;
+	sim_lock(&w->seg->lock);
+	member = find_member(w, handle, gid) ? NULL : find_member(w, 0, gid);
+	if (member) {
+		memcpy(member->gid, gid, 16);
+		atomic_store(&member->qp, handle);
+		atomic_fetch_add(&qp->mcast_count, 1);
+	}
+	sim_unlock(&w->seg->lock);
+	return member ? 0 : -EINVAL;
+}
+
+int sim_mcast_detach(struct sim_ctx *ctx, struct sim_qp *qp,
+		     const uint8_t gid[16])
+{
+	struct sim_world *w = ctx->world;
+	struct sim_mcast *member;
+
+	sim_lock(&w->seg->lock);
+	member = find_member(w, atomic_load(&qp->object.handle), gid);
+	if (member) {
+		atomic_store(&member->qp, 0);
+		atomic_fetch_sub(&qp->mcast_count, 1);
+	}
+	sim_unlock(&w->seg->lock);
+	return member ? 0 : -EINVAL;
 }

@@ -35,6 +35,7 @@ enum {
 	DRD = IBV_QP_MAX_DEST_RD_ATOMIC,
 	MIG = IBV_QP_PATH_MIG_STATE,
 	DEST = IBV_QP_DEST_QPN,
+	QKEY = IBV_QP_QKEY,
 };
 
 #define RESET IBV_QPS_RESET
@@ -72,10 +73,62 @@ static const struct step uc_steps[STATES][STATES] = {
 	[SQE][RTS] = {true, 0, CUR | ACCESS},
 };
 
+static const struct step ud_steps[STATES][STATES] = {
+	[RESET][INIT] = {true, PKEY | PORT | QKEY, 0},
+	[INIT][INIT] = {true, 0, PKEY | PORT | QKEY},
+	[INIT][RTR] = {true, 0, PKEY | QKEY},
+	[RTR][RTS] = {true, SQPSN, CUR | QKEY},
+	[RTS][RTS] = {true, 0, CUR | QKEY},
+	[RTS][SQD] = {true, 0, NOTIFY},
+	[SQD][RTS] = {true, 0, CUR | QKEY},
+	[SQD][SQD] = {true, 0, PKEY | QKEY},
+	[SQE][RTS] = {true, 0, CUR | QKEY},
+};
+
+/* XRC follows RC, each end requiring only its own half. */
+static const struct step xrc_ini_steps[STATES][STATES] = {
+	[RESET][INIT] = {true, PKEY | PORT | ACCESS, 0},
+	[INIT][INIT] = {true, 0, PKEY | PORT | ACCESS},
+	[INIT][RTR] = {true, AV | MTU | DEST | RQPSN, ALT | ACCESS | PKEY},
+	[RTR][RTS] = {true, TIMEOUT | RETRY | RNR | SQPSN | RD,
+		      CUR | ALT | ACCESS | MIG},
+	[RTS][RTS] = {true, 0, CUR | ACCESS | ALT | MIG},
+	[RTS][SQD] = {true, 0, NOTIFY},
+	[SQD][RTS] = {true, 0, CUR | ALT | ACCESS | MIG},
+	[SQD][SQD] = {true, 0,
+		      PORT | AV | TIMEOUT | RETRY | RNR | RD | ALT | ACCESS |
+			      PKEY | MIG},
+};
+
+static const struct step xrc_tgt_steps[STATES][STATES] = {
+	[RESET][INIT] = {true, PKEY | PORT | ACCESS, 0},
+	[INIT][INIT] = {true, 0, PKEY | PORT | ACCESS},
+	[INIT][RTR] = {true, AV | MTU | DEST | RQPSN | DRD | RNRT,
+		       ALT | ACCESS | PKEY},
+	[RTR][RTS] = {true, TIMEOUT | SQPSN, CUR | ALT | ACCESS | RNRT | MIG},
+	[RTS][RTS] = {true, 0, CUR | ACCESS | ALT | MIG | RNRT},
+	[RTS][SQD] = {true, 0, NOTIFY},
+	[SQD][RTS] = {true, 0, CUR | ALT | ACCESS | RNRT | MIG},
+	[SQD][SQD] = {true, 0,
+		      PORT | AV | TIMEOUT | DRD | ALT | ACCESS | PKEY | RNRT |
+			      MIG},
+};
+
 static const struct step *step_of(enum ibv_qp_type type, unsigned from,
 				  unsigned to)
 {
-	return type == IBV_QPT_UC ? &uc_steps[from][to] : &rc_steps[from][to];
+	switch ((unsigned)type) {
+	case IBV_QPT_UC:
+		return &uc_steps[from][to];
+	case IBV_QPT_UD:
+		return &ud_steps[from][to];
+	case IBV_QPT_XRC_SEND:
+		return &xrc_ini_steps[from][to];
+	case IBV_QPT_XRC_RECV:
+		return &xrc_tgt_steps[from][to];
+	default:
+		return &rc_steps[from][to];
+	}
 }
 
 int sim_qp_check_transition(enum ibv_qp_type type, enum ibv_qp_state from,

@@ -12,6 +12,16 @@ static bool is_theirs(struct sim_ctx *ctx, struct sim_object *object)
 	return atomic_load(&object->proc) == ctx->world->proc;
 }
 
+static void leave_groups(struct sim_world *w, struct sim_qp *qp)
+{
+	uint32_t handle = atomic_load(&qp->object.handle);
+
+	for (int i = 0; handle && i < SIM_MCAST_MAX; i++)
+		if (atomic_load(&w->seg->mcast[i].qp) == handle)
+			atomic_store(&w->seg->mcast[i].qp, 0);
+	atomic_store(&qp->mcast_count, 0);
+}
+
 static void reap_qps(struct sim_ctx *ctx)
 {
 	struct sim_world *w = ctx->world;
@@ -19,6 +29,8 @@ static void reap_qps(struct sim_ctx *ctx)
 	for (uint32_t i = 0; i < SIM_QP_MAX; i++) {
 		struct sim_qp *qp = &w->seg->qp[i];
 
+		if (is_theirs(ctx, &qp->object))
+			leave_groups(w, qp);
 		if (!is_theirs(ctx, &qp->object) ||
 		    sim_qp_destroy(ctx, atomic_load(&qp->object.handle)) == 0)
 			continue;
@@ -40,6 +52,27 @@ static void reap_mrs(struct sim_ctx *ctx)
 		atomic_store(&mr->object.handle, 0);
 		sim_object_release(w, &mr->object, SIM_MR);
 	}
+}
+
+static void reap_srqs(struct sim_ctx *ctx)
+{
+	struct sim_world *w = ctx->world;
+
+	for (uint32_t i = 0; i < SIM_SRQ_MAX; i++) {
+		struct sim_srq *srq = &w->seg->srq[i];
+
+		if (!is_theirs(ctx, &srq->object))
+			continue;
+		sim_lock(&srq->lock);
+		atomic_store(&srq->object.handle, 0);
+		sim_unlock(&srq->lock);
+		sim_srq_free_ring(w, srq);
+		sim_object_release(w, &srq->object, SIM_SRQ);
+	}
+	for (uint32_t i = 0; i < SIM_XRCD_MAX; i++)
+		if (is_theirs(ctx, &w->seg->xrcd[i].object))
+			sim_object_release(w, &w->seg->xrcd[i].object,
+					   SIM_XRCD);
 }
 
 static void reap_cqs(struct sim_ctx *ctx)
@@ -78,6 +111,7 @@ void sim_proc_reap_objects(struct sim_world *w, uint32_t proc)
 
 	dead.proc = proc;
 	reap_qps(&ctx);
+	reap_srqs(&ctx);
 	reap_mrs(&ctx);
 	reap_cqs(&ctx);
 	reap_rest(&ctx);
@@ -97,6 +131,8 @@ int sim_world_object_count(struct sim_world *w)
 	COUNT(cq, SIM_CQ_MAX)
 	COUNT(qp, SIM_QP_MAX)
 	COUNT(mr, SIM_MR_MAX)
+	COUNT(srq, SIM_SRQ_MAX)
+	COUNT(xrcd, SIM_XRCD_MAX)
 #undef COUNT
 	return count;
 }

@@ -23,6 +23,8 @@ static const struct table tables[SIM_OBJECTS] = {
 	[SIM_CQ] = TABLE(cq, SIM_CQ_MAX),
 	[SIM_QP] = TABLE(qp, SIM_QP_MAX),
 	[SIM_MR] = TABLE(mr, SIM_MR_MAX),
+	[SIM_SRQ] = TABLE(srq, SIM_SRQ_MAX),
+	[SIM_XRCD] = TABLE(xrcd, SIM_XRCD_MAX),
 };
 
 static struct sim_object *slot_of(struct sim_world *w, const struct table *t,

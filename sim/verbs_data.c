@@ -13,7 +13,7 @@ int front_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 	int error = front_tap(qp->context, SIM_CALL_POST_SEND);
 
 	if (!error && inner)
-		return sim_post_send(ctx, inner, wr, bad);
+		return sim_post_send(ctx, inner, wr, bad, false);
 	*bad = wr;
 	return error ? error : EINVAL;
 }
@@ -29,6 +29,18 @@ int front_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
 		return sim_post_recv(ctx, inner, wr, bad);
 	*bad = wr;
 	return error ? error : EINVAL;
+}
+
+int front_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
+			struct ibv_recv_wr **bad)
+{
+	struct sim_ctx *ctx = ctx_of(srq->context);
+	struct sim_srq *inner = sim_srq_mine(ctx->world, srq->handle);
+
+	if (inner)
+		return sim_post_srq_recv(ctx, inner, wr, bad);
+	*bad = wr;
+	return EINVAL;
 }
 
 int front_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc)
@@ -91,23 +103,4 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int count)
 	cq->comp_events_completed += count;
 	pthread_cond_signal(&cq->cond);
 	pthread_mutex_unlock(&cq->mutex);
-}
-
-/* The devices of this version raise no asynchronous events (R45); the
- * descriptor is real, and a reader waits as long as it likes. */
-int ibv_get_async_event(struct ibv_context *context,
-			struct ibv_async_event *event)
-{
-	uint64_t record[2];
-
-	if (recv(context->async_fd, record, sizeof(record), 0) < 0)
-		return -1;
-	event->element.port_num = (int)record[0];
-	event->event_type = (enum ibv_event_type)record[1];
-	return 0;
-}
-
-void ibv_ack_async_event(struct ibv_async_event *event)
-{
-	(void)event;
 }

@@ -110,6 +110,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 		free(front);
 		return fail_ptr(rc);
 	}
+	front->sim.async_channel = front->async_channel;
 	front->verbs.sz = sizeof(front->verbs);
 	context->abi_compat = (void *)UINTPTR_MAX; /* extended */
 	context->device = device;

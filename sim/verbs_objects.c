@@ -8,31 +8,37 @@
 
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
-	struct ibv_pd *pd;
+	struct front_pd *front;
 	int rc = -front_tap(context, SIM_CALL_ALLOC_PD);
 
 	if (rc)
 		return fail_ptr(rc);
-	pd = calloc(1, sizeof(*pd));
-	if (!pd)
+	front = calloc(1, sizeof(*front));
+	if (!front)
 		return fail_ptr(-ENOMEM);
-	rc = sim_pd_alloc(ctx_of(context), &pd->handle);
+	rc = sim_pd_alloc(ctx_of(context), &front->pd.handle);
 	if (rc) {
-		free(pd);
+		free(front);
 		return fail_ptr(rc);
 	}
-	pd->context = context;
-	return pd;
+	front->pd.context = context;
+	return &front->pd;
 }
 
 int ibv_dealloc_pd(struct ibv_pd *pd)
 {
+	struct front_pd *front = (struct front_pd *)pd;
 	int rc = -front_tap(pd->context, SIM_CALL_DEALLOC_PD);
 
-	if (!rc)
+	if (!rc && __atomic_load_n(&front->children, __ATOMIC_ACQUIRE))
+		rc = -EBUSY;
+	if (!rc && front->parent)
+		__atomic_sub_fetch(&front->parent->children, 1,
+				   __ATOMIC_ACQ_REL);
+	else if (!rc)
 		rc = sim_pd_dealloc(ctx_of(pd->context), pd->handle);
 	if (!rc)
-		free(pd);
+		free(front);
 	return -rc;
 }
 
@@ -138,9 +144,10 @@ static void count_channel(struct ibv_comp_channel *channel, int change)
 	pthread_mutex_unlock(&channel->context->mutex);
 }
 
-struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe,
-			     void *cq_context, struct ibv_comp_channel *channel,
-			     int comp_vector)
+struct front_cq *front_create_cq(struct ibv_context *context, int cqe,
+				 void *cq_context,
+				 struct ibv_comp_channel *channel,
+				 int comp_vector)
 {
 	struct front_cq *front;
 	struct ibv_cq *cq;
@@ -171,7 +178,41 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe,
 	pthread_mutex_init(&cq->mutex, NULL);
 	pthread_cond_init(&cq->cond, NULL);
 	count_channel(channel, 1);
-	return cq;
+	return front;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe,
+			     void *cq_context, struct ibv_comp_channel *channel,
+			     int comp_vector)
+{
+	struct front_cq *front =
+		front_create_cq(context, cqe, cq_context, channel, comp_vector);
+
+	return front ? &front->cq : NULL;
+}
+
+int ibv_resize_cq(struct ibv_cq *cq, int cqe)
+{
+	struct sim_ctx *ctx = ctx_of(cq->context);
+	struct sim_cq *inner = sim_cq_mine(ctx->world, cq->handle);
+	uint32_t granted;
+	int rc;
+
+	if (!inner || cqe < 1)
+		return EINVAL;
+	rc = sim_cq_resize(ctx, inner, (uint32_t)cqe, &granted);
+	if (!rc)
+		cq->cqe = (int)granted;
+	return -rc;
+}
+
+void front_wait_acked(pthread_mutex_t *mutex, pthread_cond_t *cond,
+		      const uint32_t *acked, const uint32_t *delivered)
+{
+	pthread_mutex_lock(mutex);
+	while (*acked != *delivered)
+		pthread_cond_wait(cond, mutex);
+	pthread_mutex_unlock(mutex);
 }
 
 /* Waits for acknowledgement of all delivered events, as the library does. */
@@ -184,10 +225,10 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 		rc = sim_cq_destroy(ctx_of(cq->context), cq->handle);
 	if (rc)
 		return -rc;
-	pthread_mutex_lock(&cq->mutex);
-	while (cq->comp_events_completed != front->events_delivered)
-		pthread_cond_wait(&cq->cond, &cq->mutex);
-	pthread_mutex_unlock(&cq->mutex);
+	front_wait_acked(&cq->mutex, &cq->cond, &cq->comp_events_completed,
+			 &front->events_delivered);
+	front_wait_acked(&cq->mutex, &cq->cond, &cq->async_events_completed,
+			 &front->async_delivered);
 	count_channel(cq->channel, -1);
 	pthread_cond_destroy(&cq->cond);
 	pthread_mutex_destroy(&cq->mutex);

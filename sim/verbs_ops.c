@@ -38,7 +38,6 @@ static void fill_context_ops(struct ibv_context_ops *ops)
 	DUMMY(_compat_reg_mr);
 	DUMMY(_compat_rereg_mr);
 	DUMMY(_compat_dereg_mr);
-	DUMMY(alloc_mw);
 	DUMMY(_compat_create_cq);
 	DUMMY(_compat_cq_event);
 	DUMMY(_compat_resize_cq);
@@ -57,9 +56,10 @@ static void fill_context_ops(struct ibv_context_ops *ops)
 	DUMMY(_compat_detach_mcast);
 	DUMMY(_compat_async_event);
 #undef DUMMY
-	ops->bind_mw = (void *)no_int;
-	ops->dealloc_mw = (void *)no_int;
-	ops->post_srq_recv = (void *)no_int;
+	ops->alloc_mw = front_alloc_mw;
+	ops->bind_mw = front_bind_mw;
+	ops->dealloc_mw = front_dealloc_mw;
+	ops->post_srq_recv = front_post_srq_recv;
 	ops->poll_cq = front_poll_cq;
 	ops->req_notify_cq = front_req_notify_cq;
 	ops->post_send = front_post_send;
@@ -76,17 +76,10 @@ static void fill_verbs(struct verbs_context *verbs)
 	NO_INT(attach_counters_point_flow);
 	NO_PTR(create_counters);
 	NO_INT(destroy_counters);
-	NO_PTR(reg_dm_mr);
-	NO_PTR(alloc_dm);
-	NO_INT(free_dm);
 	NO_INT(modify_flow_action_esp);
 	NO_INT(destroy_flow_action);
 	NO_PTR(create_flow_action_esp);
 	NO_INT(modify_qp_rate_limit);
-	NO_PTR(alloc_parent_domain);
-	NO_INT(dealloc_td);
-	NO_PTR(alloc_td);
-	NO_INT(modify_cq);
 	NO_INT(post_srq_ops);
 	NO_INT(destroy_rwq_ind_table);
 	NO_PTR(create_rwq_ind_table);
@@ -94,19 +87,26 @@ static void fill_verbs(struct verbs_context *verbs)
 	NO_INT(modify_wq);
 	NO_PTR(create_wq);
 	NO_INT(query_rt_values);
-	NO_PTR(create_cq_ex);
 	NO_INT(ibv_destroy_flow);
 	NO_INT(ABI_placeholder2);
 	NO_PTR(ibv_create_flow);
 	NO_INT(ABI_placeholder1);
 	NO_PTR(open_qp);
-	NO_PTR(create_qp_ex);
-	NO_INT(get_srq_num);
-	NO_PTR(create_srq_ex);
-	NO_PTR(open_xrcd);
-	NO_INT(close_xrcd);
 #undef NO_INT
 #undef NO_PTR
+	verbs->reg_dm_mr = front_reg_dm_mr;
+	verbs->alloc_dm = front_alloc_dm;
+	verbs->free_dm = front_free_dm;
+	verbs->alloc_parent_domain = front_alloc_parent_domain;
+	verbs->alloc_td = front_alloc_td;
+	verbs->dealloc_td = front_dealloc_td;
+	verbs->create_cq_ex = front_create_cq_ex;
+	verbs->modify_cq = front_modify_cq;
+	verbs->create_qp_ex = front_create_qp_ex;
+	verbs->create_srq_ex = front_create_srq_ex;
+	verbs->get_srq_num = front_get_srq_num;
+	verbs->open_xrcd = front_open_xrcd;
+	verbs->close_xrcd = front_close_xrcd;
 	verbs->query_port = front_query_port;
 	verbs->query_device_ex = front_query_device_ex;
 	/* Private to the real library; nobody else reads behind it. */

@@ -1,47 +1,127 @@
 /* SPDX-License-Identifier: MIT */
-/* Queue pairs. */
+/* Queue pairs: create (both calls), modify, query, destroy; multicast. */
 #include "sim/verbs_front.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/diag.h"
+
+static void *refuse_mask(const char *what, uint64_t bits)
+{
+	sim_diag("create_qp_ex", "3.1: unused fields and unknown bits",
+		 "refused: %s 0x%llx", what, (unsigned long long)bits);
+	return fail_ptr(-EOPNOTSUPP);
+}
+
+/* The part that both calls share; `pd` is NULL only for an XRC target. */
+static struct front_qp *create(struct ibv_context *context,
+			       struct ibv_qp_init_attr_ex *attr)
+{
+	struct sim_ctx *ctx = ctx_of(context);
+	bool is_target = attr->qp_type == IBV_QPT_XRC_RECV;
+	/* The first fields are the plain attributes, in the same order. */
+	struct ibv_qp_init_attr plain = {attr->qp_context, attr->send_cq,
+					 attr->recv_cq,	   attr->srq,
+					 attr->cap,	   attr->qp_type,
+					 attr->sq_sig_all};
+	struct sim_qp_config config = {.attr = &plain};
+	struct front_qp *front = calloc(1, sizeof(*front));
+	struct ibv_qp *qp = &front->qp;
+	int rc;
+
+	if (!front)
+		return fail_ptr(-ENOMEM);
+	config.cookie = (uintptr_t)qp;
+	if (is_target && (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD)) {
+		config.xrcd = ((struct front_xrcd *)attr->xrcd)->handle;
+	} else if (attr->pd) {
+		config.pd = attr->pd->handle;
+		config.send_cq = attr->send_cq ? attr->send_cq->handle : 0;
+		config.recv_cq = attr->recv_cq ? attr->recv_cq->handle : 0;
+		config.srq = attr->srq ? attr->srq->handle : 0;
+	}
+	rc = sim_qp_create(ctx, &config, &qp->handle);
+	if (rc) {
+		free(front);
+		return fail_ptr(rc);
+	}
+	qp->context = context;
+	qp->qp_context = attr->qp_context;
+	qp->pd = attr->pd;
+	qp->send_cq = attr->send_cq;
+	qp->recv_cq = attr->recv_cq;
+	qp->srq = attr->srq;
+	qp->qp_num = sim_qp_mine(ctx->world, qp->handle)->qp_num;
+	qp->qp_type = attr->qp_type;
+	attr->cap = sim_qp_mine(ctx->world, qp->handle)->cap;
+	pthread_mutex_init(&qp->mutex, NULL);
+	pthread_cond_init(&qp->cond, NULL);
+	return front;
+}
+
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-	struct ibv_context *context = pd->context;
-	struct sim_ctx *ctx = ctx_of(context);
-	struct sim_qp_config config = {.attr = attr, .pd = pd->handle};
-	struct sim_qp *inner;
-	struct ibv_qp *qp;
+	struct ibv_qp_init_attr_ex ex = {
+		.qp_context = attr->qp_context,
+		.send_cq = attr->send_cq,
+		.recv_cq = attr->recv_cq,
+		.srq = attr->srq,
+		.cap = attr->cap,
+		.qp_type = attr->qp_type,
+		.sq_sig_all = attr->sq_sig_all,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = pd,
+	};
+	struct front_qp *front;
+	int error = front_tap(pd->context, SIM_CALL_CREATE_QP);
+
+	if (error)
+		return fail_ptr(-error);
+	front = create(pd->context, &ex);
+	if (!front)
+		return NULL;
+	attr->cap = ex.cap;
+	return &front->qp;
+}
+
+struct ibv_qp *front_create_qp_ex(struct ibv_context *context,
+				  struct ibv_qp_init_attr_ex *attr)
+{
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+			       IBV_QP_INIT_ATTR_CREATE_FLAGS |
+			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	struct front_qp *front;
 	int rc = -front_tap(context, SIM_CALL_CREATE_QP);
 
 	if (rc)
 		return fail_ptr(rc);
-	if (!attr->send_cq || !attr->recv_cq)
+	if (attr->comp_mask & ~known)
+		return refuse_mask("comp_mask", attr->comp_mask & ~known);
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
+	    attr->create_flags)
+		return refuse_mask("create_flags", attr->create_flags);
+	if (!(attr->comp_mask & (IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD)))
 		return fail_ptr(-EINVAL);
-	config.send_cq = attr->send_cq->handle;
-	config.recv_cq = attr->recv_cq->handle;
-	qp = calloc(1, sizeof(*qp));
-	if (!qp)
-		return fail_ptr(-ENOMEM);
-	rc = sim_qp_create(ctx, &config, &qp->handle);
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD))
+		attr->pd = NULL;
+	front = create(context, attr);
+	if (!front)
+		return NULL;
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		rc = front_batch_init(front, attr->send_ops_flags);
 	if (rc) {
-		free(qp);
+		ibv_destroy_qp(&front->qp);
 		return fail_ptr(rc);
 	}
-	inner = sim_qp_mine(ctx->world, qp->handle);
-	attr->cap = inner->cap;
-	qp->context = context;
-	qp->qp_context = attr->qp_context;
-	qp->pd = pd;
-	qp->send_cq = attr->send_cq;
-	qp->recv_cq = attr->recv_cq;
-	qp->srq = attr->srq;
-	qp->qp_num = inner->qp_num;
-	qp->qp_type = attr->qp_type;
-	qp->state = IBV_QPS_RESET;
-	pthread_mutex_init(&qp->mutex, NULL);
-	pthread_cond_init(&qp->cond, NULL);
-	return qp;
+	return &front->qp;
+}
+
+struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	struct front_qp *front = (struct front_qp *)qp;
+
+	return front->is_ex ? &front->ex : fail_ptr(-EOPNOTSUPP);
 }
 
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
@@ -87,6 +167,7 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
+	struct front_qp *front = (struct front_qp *)qp;
 	struct sim_ctx *ctx = ctx_of(qp->context);
 	int rc = -front_tap(qp->context, SIM_CALL_DESTROY_QP);
 
@@ -94,16 +175,31 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 		rc = sim_qp_destroy(ctx, qp->handle);
 	if (rc)
 		return -rc;
+	front_wait_acked(&qp->mutex, &qp->cond, &qp->events_completed,
+			 &front->async_delivered);
+	front_batch_fini(front);
 	pthread_cond_destroy(&qp->cond);
 	pthread_mutex_destroy(&qp->mutex);
-	free(qp);
+	free(front);
 	return 0;
 }
 
-/* Only a queue pair made with the extended call has builders behind it, and
- * this version has no such call. */
-struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-	(void)qp;
-	return fail_ptr(-EOPNOTSUPP);
+	struct sim_ctx *ctx = ctx_of(qp->context);
+	struct sim_qp *inner = sim_qp_mine(ctx->world, qp->handle);
+
+	(void)lid; /* the group is known by its GID */
+	if (!front_model(qp->context)->has_multicast)
+		return EOPNOTSUPP;
+	return inner ? -sim_mcast_attach(ctx, inner, gid->raw) : EINVAL;
+}
+
+int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	struct sim_ctx *ctx = ctx_of(qp->context);
+	struct sim_qp *inner = sim_qp_mine(ctx->world, qp->handle);
+
+	(void)lid;
+	return inner ? -sim_mcast_detach(ctx, inner, gid->raw) : EINVAL;
 }

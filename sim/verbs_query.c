@@ -49,6 +49,13 @@ int front_query_device_ex(struct ibv_context *context,
 	fill_device(host_of(context), &attr.orig_attr);
 	attr.device_cap_flags_ex = attr.orig_attr.device_cap_flags;
 	attr.phys_port_cnt_ex = attr.orig_attr.phys_port_cnt;
+	attr.max_dm_size = front_model(context)->dm_bytes;
+	if (front_model(context)->has_async_events) {
+		attr.completion_timestamp_mask = INT64_MAX;
+		attr.hca_core_clock = 1000000; /* kHz: our clock counts ns */
+		attr.cq_mod_caps.max_cq_count = 65535;
+		attr.cq_mod_caps.max_cq_period = 4095;
+	}
 	/* A field beyond the caller's size is not written (2.3). */
 	memset(out, 0, size);
 	memcpy(out, &attr, size < sizeof(attr) ? size : sizeof(attr));

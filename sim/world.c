@@ -134,6 +134,10 @@ static void init_tables(struct sim_segment *seg)
 {
 	for (int i = 0; i < SIM_CQ_MAX; i++)
 		sim_mutex_init(&seg->cq[i].lock);
+	for (int i = 0; i < SIM_SRQ_MAX; i++)
+		sim_mutex_init(&seg->srq[i].lock);
+	for (int i = 0; i < SIM_ATOMIC_LOCKS; i++)
+		sim_mutex_init(&seg->atomic_lock[i]);
 	for (int i = 0; i < SIM_QP_MAX; i++) {
 		sim_mutex_init(&seg->qp[i].sq_lock);
 		sim_mutex_init(&seg->qp[i].rq_lock);

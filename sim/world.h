@@ -18,18 +18,22 @@
 
 #include "sim/sim.h"
 
-#define SIM_PROC_MAX	64
-#define SIM_PD_MAX	4096
-#define SIM_CQ_MAX	4096
-#define SIM_QP_MAX	4096
-#define SIM_MR_MAX	131072
-#define SIM_CHANNEL_MAX 4096
-#define SIM_KNOB_MAX	24
-#define SIM_GID_MAX	16
-#define SIM_PORT_MAX	2
-#define SIM_ARENA_BYTES (512ull << 20)
-#define SIM_PLAN_MAX	8192
-#define SIM_NONE	UINT32_MAX
+#define SIM_PROC_MAX	 64
+#define SIM_PD_MAX	 4096
+#define SIM_CQ_MAX	 4096
+#define SIM_QP_MAX	 4096
+#define SIM_MR_MAX	 131072
+#define SIM_CHANNEL_MAX	 4096
+#define SIM_SRQ_MAX	 4096
+#define SIM_XRCD_MAX	 256
+#define SIM_MCAST_MAX	 1024
+#define SIM_ATOMIC_LOCKS 64
+#define SIM_KNOB_MAX	 24
+#define SIM_GID_MAX	 16
+#define SIM_PORT_MAX	 2
+#define SIM_ARENA_BYTES	 (512ull << 20)
+#define SIM_PLAN_MAX	 8192
+#define SIM_NONE	 UINT32_MAX
 
 /* Handles: 20 bits of slot, 12 bits of generation, never 0. */
 #define SIM_SLOT_BITS	 20
@@ -49,6 +53,8 @@ enum sim_kind_of_object {
 	SIM_CQ,
 	SIM_QP,
 	SIM_MR,
+	SIM_SRQ,
+	SIM_XRCD,
 	SIM_OBJECTS,
 };
 
@@ -73,8 +79,15 @@ struct sim_pd {
 	_Atomic uint32_t users; /* MRs and QPs on it */
 };
 
+/* Regions and memory windows share one table, as they share one key space. */
+enum sim_mr_kind { SIM_MR_REGION, SIM_MR_WINDOW_1, SIM_MR_WINDOW_2 };
+
 struct sim_mr {
 	struct sim_object object;
+	uint32_t kind;		  /* enum sim_mr_kind */
+	uint32_t region;	  /* a bound window's: handle; 0 = not bound */
+	uint32_t qp_num;	  /* the only queue pair of a type 2 window */
+	_Atomic uint32_t windows; /* bound to this region */
 	uint32_t key;
 	uint32_t pd;
 	uint32_t access;
@@ -107,7 +120,11 @@ struct sim_cqe {
 	uint8_t opcode;
 	uint8_t is_recv;
 	uint8_t is_solicited;
-	uint8_t reserved[18];
+	uint8_t sl;
+	uint16_t slid;
+	uint16_t pkey_index;
+	uint8_t is_srq; /* its slot was free when it was taken */
+	uint8_t reserved[11];
 };
 _Static_assert(sizeof(struct sim_cqe) == 64, "one cache line a completion");
 
@@ -125,9 +142,46 @@ struct sim_cq {
 	_Atomic uint32_t is_overrun;
 	_Atomic uint32_t users;
 	uint64_t cookie; /* the program's ibv_cq, for its event */
+	uint32_t async_channel;
 	/* Earliest moment at which a waiting send of a queue pair that
 	 * completes here has to be looked at again; SIM_NO_LIMIT = none. */
 	_Atomic uint64_t deadline_ns;
+};
+
+/* Where a datagram goes. */
+struct sim_av {
+	uint8_t dgid[16];
+	uint32_t flow_label;
+	uint16_t dlid;
+	uint8_t is_global;
+	uint8_t port;
+	uint8_t sl;
+	uint8_t sgid_index;
+	uint8_t traffic_class;
+	uint8_t hop_limit;
+};
+
+/* What an opcode needs beyond its bytes. */
+union sim_operand {
+	struct {
+		uint64_t addr;
+		uint64_t compare_add;
+		uint64_t swap;
+		uint32_t rkey;
+	} remote;
+	struct {
+		struct sim_av av;
+		uint32_t qpn;
+		uint32_t qkey;
+	} ud;
+	struct {
+		uint64_t addr;
+		uint64_t length;
+		uint32_t window;
+		uint32_t region;
+		uint32_t access;
+		uint32_t rkey;
+	} bind;
 };
 
 struct sim_sge {
@@ -157,13 +211,15 @@ struct sim_wqe {
 	uint64_t rx_ordinal;
 	uint32_t len;
 	uint32_t frames_end; /* running total of frames up to and with it */
-	uint32_t imm;
+	uint32_t imm;	     /* or the rkey to invalidate */
+	uint32_t srq_num;    /* XRC: which shared receive queue */
 	uint16_t flags;
 	uint8_t opcode;
 	uint8_t num_sge;
 	uint8_t attempts;     /* acknowledge timeouts so far */
 	uint8_t rnr_attempts; /* receiver-not-ready timeouts so far */
-	uint8_t reserved[6];
+	uint8_t reserved[10];
+	union sim_operand op;
 };
 _Static_assert(sizeof(struct sim_wqe) % 16 == 0, "sges follow aligned");
 
@@ -186,6 +242,35 @@ struct sim_ring {
 	_Atomic uint32_t frames_done; /* running total at done */
 };
 
+/* A receive queue that many queue pairs draw from. */
+struct sim_srq {
+	struct sim_object object;
+	pthread_mutex_t lock;
+	struct sim_ring ring;
+	uint32_t pd;
+	uint32_t type; /* enum ibv_srq_type */
+	uint32_t xrcd; /* XRC: domain and completion queue */
+	uint32_t cq;
+	uint32_t num;
+	uint32_t async_channel;
+	uint64_t cookie;
+	uint32_t limit;		      /* one shot; 0 = not armed */
+	_Atomic uint32_t has_waiters; /* a sender found it empty */
+	_Atomic uint32_t users;
+};
+
+struct sim_xrcd {
+	struct sim_object object;
+	uint64_t inode; /* of the file that names it; 0 = its own */
+	_Atomic uint32_t users;
+};
+
+/* One queue pair attached to one multicast group. */
+struct sim_mcast {
+	_Atomic uint32_t qp; /* handle; 0 = free */
+	uint8_t gid[16];
+};
+
 struct sim_qp {
 	struct sim_object object;
 	pthread_mutex_t sq_lock;
@@ -197,8 +282,14 @@ struct sim_qp {
 	uint32_t recv_cq;
 	uint32_t type;
 	uint32_t sq_sig_all;
-	_Atomic uint32_t state; /* enum ibv_qp_state */
-	_Atomic uint32_t dest;	/* number of the peer, for who may not lock */
+	uint32_t srq;
+	uint32_t xrcd;
+	uint32_t async_channel;
+	uint64_t cookie; /* the program's ibv_qp, for its events */
+	_Atomic uint32_t mcast_count;
+	_Atomic uint32_t is_met; /* COMM_EST was sent */
+	_Atomic uint32_t state;	 /* enum ibv_qp_state */
+	_Atomic uint32_t dest;	 /* number of the peer, for who may not lock */
 	struct ibv_qp_cap cap;
 	struct ibv_qp_attr attr;
 	struct sim_ring sq;
@@ -257,6 +348,12 @@ struct sim_segment {
 	struct sim_cq cq[SIM_CQ_MAX];
 	struct sim_qp qp[SIM_QP_MAX];
 	struct sim_mr mr[SIM_MR_MAX];
+	struct sim_srq srq[SIM_SRQ_MAX];
+	struct sim_xrcd xrcd[SIM_XRCD_MAX];
+	struct sim_mcast mcast[SIM_MCAST_MAX];
+	/* Atomics are atomic among RDMA atomics: regions whose slots agree in
+	 * the low bits share a lock. */
+	pthread_mutex_t atomic_lock[SIM_ATOMIC_LOCKS];
 };
 
 /* This process's view of a world. */
@@ -284,6 +381,7 @@ static inline uint32_t sim_round_up(uint32_t value)
 struct sim_ctx {
 	struct sim_world *world;
 	uint32_t host;
+	uint32_t async_channel; /* for its asynchronous events; 0 none */
 };
 
 static inline struct sim_host *sim_host_of(struct sim_world *w, uint32_t host)
@@ -320,6 +418,8 @@ SIM_TABLE(channel, SIM_CHANNEL_MAX)
 SIM_TABLE(cq, SIM_CQ_MAX)
 SIM_TABLE(qp, SIM_QP_MAX)
 SIM_TABLE(mr, SIM_MR_MAX)
+SIM_TABLE(srq, SIM_SRQ_MAX)
+SIM_TABLE(xrcd, SIM_XRCD_MAX)
 
 /*
  * Claim a free slot and return it with generation and owner set, not yet

@@ -69,6 +69,23 @@ static const struct row rows[] = {
 		 IBV_QP_PATH_MIG_STATE},
 	{IBV_QPT_UC, IBV_QPS_SQE, IBV_QPS_RTS, 0,
 	 IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS},
+	{IBV_QPT_UD, IBV_QPS_RESET, IBV_QPS_INIT,
+	 IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0},
+	{IBV_QPT_UD, IBV_QPS_INIT, IBV_QPS_INIT, 0,
+	 IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
+	{IBV_QPT_UD, IBV_QPS_INIT, IBV_QPS_RTR, 0,
+	 IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+	{IBV_QPT_UD, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN,
+	 IBV_QP_CUR_STATE | IBV_QP_QKEY},
+	{IBV_QPT_UD, IBV_QPS_RTS, IBV_QPS_RTS, 0,
+	 IBV_QP_CUR_STATE | IBV_QP_QKEY},
+	{IBV_QPT_UD, IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+	{IBV_QPT_UD, IBV_QPS_SQD, IBV_QPS_RTS, 0,
+	 IBV_QP_CUR_STATE | IBV_QP_QKEY},
+	{IBV_QPT_UD, IBV_QPS_SQD, IBV_QPS_SQD, 0,
+	 IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+	{IBV_QPT_UD, IBV_QPS_SQE, IBV_QPS_RTS, 0,
+	 IBV_QP_CUR_STATE | IBV_QP_QKEY},
 };
 #define ROW_COUNT (sizeof(rows) / sizeof(*rows))
 
@@ -113,9 +130,10 @@ Test(qp_table, legal_transitions_need_and_allow_the_listed_attributes)
 
 Test(qp_table, every_other_transition_is_refused)
 {
-	static const enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC};
+	static const enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC,
+						 IBV_QPT_UD};
 
-	for (int t = 0; t < 2; t++)
+	for (int t = 0; t < 3; t++)
 		for (int from = IBV_QPS_RESET; from <= IBV_QPS_ERR; from++)
 			for (int to = IBV_QPS_INIT; to < IBV_QPS_ERR; to++) {
 				if (find(types[t], from, to))

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One-sided operations: RDMA write and read, and atomics. The responder's
+ * process takes no part; its queue pair's receive lock orders what arrives.
+ */
+#include "sim/deliver.h"
+
+#include <string.h>
+
+#include "sim/diag.h"
+
+/* The remote range as a span of the peer's memory. REM_INV_REQ for what the
+ * queue pair forbids, REM_ACCESS for what the key does (5.3, check order). */
+static enum ibv_wc_status check_remote(struct delivery *d,
+				       struct sim_span *span)
+{
+	const struct sim_qp *peer = d->peer;
+	struct sim_sge range = {d->wqe->op.remote.addr, d->wqe->len,
+				d->wqe->op.remote.rkey};
+	const struct sim_mr *mr;
+	bool is_response = d->op->class != SIM_OP_WRITE;
+
+	if (!(peer->attr.qp_access_flags & d->op->access)) {
+		sim_diag(d->model->name,
+			 "5.6: an rkey needs the flag on region "
+			 "and queue pair",
+			 "qp 0x%x does not allow access 0x%x", peer->qp_num,
+			 d->op->access);
+		return IBV_WC_REM_INV_REQ_ERR;
+	}
+	if (is_response && peer->attr.max_dest_rd_atomic == 0)
+		return IBV_WC_REM_INV_REQ_ERR;
+	if (d->op->class == SIM_OP_ATOMIC) {
+		range.length = 8;
+		/* Judged before the key. */
+		if (range.addr % 8)
+			return IBV_WC_REM_INV_REQ_ERR;
+	}
+	span->length = 0;
+	if (range.length == 0)
+		return IBV_WC_SUCCESS; /* C9-88: no key is looked at */
+	mr = sim_mr_check_remote(d->w, peer, &range, d->op->access);
+	if (!mr)
+		return IBV_WC_REM_ACCESS_ERR;
+	span->addr = sim_bus_address(mr, range.addr);
+	span->length = range.length;
+	return IBV_WC_SUCCESS;
+}
+
+/* Refused. Reliable: a NAK, and the responder fails too. UC: silence. */
+static bool refuse(struct delivery *d, enum ibv_wc_status status)
+{
+	if (!sim_is_reliable(d->qp)) {
+		sim_unlock(&d->peer->rq_lock);
+		sim_end_head(d, IBV_WC_SUCCESS);
+		return true;
+	}
+	sim_fail_responder(d, status == IBV_WC_REM_ACCESS_ERR
+				      ? IBV_EVENT_QP_ACCESS_ERR
+				      : IBV_EVENT_QP_REQ_ERR);
+	sim_unlock(&d->peer->rq_lock);
+	sim_fail_sender(d, status);
+	return false;
+}
+
+static bool copy_failed(struct delivery *d, enum sim_copy_result why,
+			bool is_local)
+{
+	if (!is_local && why != SIM_COPY_GONE && why != SIM_COPY_REFUSED)
+		return refuse(d, IBV_WC_REM_ACCESS_ERR);
+	sim_unlock(&d->peer->rq_lock);
+	if (why == SIM_COPY_GONE)
+		return sim_no_answer(d);
+	sim_fail_sender(d, why == SIM_COPY_REFUSED ? IBV_WC_FATAL_ERR
+						   : IBV_WC_LOC_PROT_ERR);
+	return false;
+}
+
+static bool local_failed(struct delivery *d, enum ibv_wc_status status)
+{
+	sim_unlock(&d->peer->rq_lock);
+	sim_fail_sender(d, status);
+	return false;
+}
+
+/* The immediate's receive, already known to be there, completes. */
+static void tell_receiver(struct delivery *d)
+{
+	if (!d->op->takes_recv)
+		return;
+	sim_push_recv_cqe(d, sim_recv_head(d), IBV_WC_SUCCESS, 0);
+	sim_close_recv(d);
+}
+
+static bool do_write(struct delivery *d, const struct sim_span *remote)
+{
+	enum sim_copy_result copied;
+
+	if (d->len < d->wqe->len)
+		sim_cut_spans(d->from, &d->from_count, d->len);
+	d->to[0] = *remote;
+	d->to_count = remote->length != 0;
+	d->to_proc = d->peer->object.proc;
+	copied = sim_copy_data(d);
+	if (copied != SIM_COPY_OK) {
+		sim_close_recv(d);
+		return copy_failed(d, copied, copied == SIM_COPY_BAD_SOURCE);
+	}
+	if (d->wqe->tx_mask | d->wqe->rx_mask)
+		sim_strike_bytes(d);
+	tell_receiver(d);
+	sim_unlock(&d->peer->rq_lock);
+	sim_end_head(d, IBV_WC_SUCCESS);
+	return true;
+}
+
+static bool do_read(struct delivery *d, const struct sim_span *remote)
+{
+	enum sim_copy_result copied;
+
+	if (d->to_count < 0)
+		return local_failed(d, IBV_WC_LOC_PROT_ERR);
+	d->from[0] = *remote;
+	d->from_count = remote->length != 0;
+	d->from_proc = d->peer->object.proc;
+	copied = sim_copy_data(d);
+	if (copied != SIM_COPY_OK)
+		return copy_failed(d, copied, copied == SIM_COPY_BAD_TARGET);
+	if (d->wqe->tx_mask | d->wqe->rx_mask)
+		sim_strike_bytes(d);
+	sim_unlock(&d->peer->rq_lock);
+	sim_end_head(d, IBV_WC_SUCCESS);
+	return true;
+}
+
+/* Move one word between this process and the peer's. */
+static enum sim_copy_result move_word(struct delivery *d, uint64_t *word,
+				      const struct sim_span *remote,
+				      bool is_read)
+{
+	struct sim_span here = {(uintptr_t)word, 8};
+	struct sim_copy copy = {
+		.from_proc = is_read ? d->peer->object.proc : d->w->proc,
+		.to_proc = is_read ? d->w->proc : d->peer->object.proc,
+		.from = is_read ? remote : &here,
+		.to = is_read ? &here : remote,
+		.from_count = 1,
+		.to_count = 1,
+	};
+
+	return sim_copy(d->w, &copy);
+}
+
+static bool do_atomic(struct delivery *d, const struct sim_span *remote)
+{
+	pthread_mutex_t *lock =
+		&d->w->seg->atomic_lock[(d->wqe->op.remote.rkey >> 12) % 64];
+	uint64_t old = 0, new;
+	struct sim_span here = {(uintptr_t)&old, 8};
+	struct sim_copy out = {d->w->proc, d->qp->object.proc, &here, d->to,
+			       1,	   d->to_count};
+	enum sim_copy_result copied;
+
+	if (d->len < 8)
+		return local_failed(d, IBV_WC_LOC_LEN_ERR);
+	sim_lock(lock);
+	copied = move_word(d, &old, remote, true);
+	new = old + d->wqe->op.remote.compare_add;
+	if (d->wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+		new = old == d->wqe->op.remote.compare_add
+			      ? d->wqe->op.remote.swap
+			      : old;
+	if (copied == SIM_COPY_OK && new != old)
+		copied = move_word(d, &new, remote, false);
+	sim_unlock(lock);
+	if (copied != SIM_COPY_OK)
+		return copy_failed(d, copied, false);
+	copied = sim_copy(d->w, &out);
+	if (copied != SIM_COPY_OK)
+		return copy_failed(d, copied, true);
+	d->len = 8;
+	if (d->wqe->tx_mask | d->wqe->rx_mask)
+		sim_strike_bytes(d);
+	sim_unlock(&d->peer->rq_lock);
+	sim_end_head(d, IBV_WC_SUCCESS);
+	return true;
+}
+
+/* Write with immediate takes a receive; without one it waits, or is lost. */
+static bool has_receive(struct delivery *d, bool *goes_on)
+{
+	if (!d->op->takes_recv)
+		return true;
+	if (sim_open_recv(d) && sim_recv_head(d))
+		return true;
+	if (d->srq)
+		atomic_store(&d->srq->has_waiters, 1);
+	sim_close_recv(d);
+	sim_unlock(&d->peer->rq_lock);
+	*goes_on = sim_no_receive(d);
+	return false;
+}
+
+bool sim_meet_remote(struct delivery *d)
+{
+	struct sim_span remote = {0};
+	enum ibv_wc_status status;
+	bool goes_on;
+
+	sim_lock(&d->peer->rq_lock);
+	if (!sim_takes_messages(d)) {
+		sim_unlock(&d->peer->rq_lock);
+		return sim_no_answer(d);
+	}
+	sim_tap_arrival(d);
+	if (d->wqe->tx_mask | d->wqe->rx_mask) {
+		if (sim_strike_drop(d, &goes_on))
+			return goes_on;
+		if (d->op->class == SIM_OP_WRITE)
+			sim_strike_length(d);
+	}
+	status = check_remote(d, &remote);
+	if (status != IBV_WC_SUCCESS)
+		return refuse(d, status);
+	if (!has_receive(d, &goes_on))
+		return goes_on;
+	switch ((enum sim_op_class)d->op->class) {
+	case SIM_OP_WRITE:
+		return do_write(d, &remote);
+	case SIM_OP_READ:
+		return do_read(d, &remote);
+	case SIM_OP_ATOMIC:
+		return do_atomic(d, &remote);
+	case SIM_OP_SEND:
+	case SIM_OP_BIND:
+	case SIM_OP_INVALIDATE:
+		break;
+	}
+	return local_failed(d, IBV_WC_LOC_QP_OP_ERR);
+}

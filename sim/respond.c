@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Delivery, the responder's half: a message meets the receive at the head of
+ * the peer's queue, or of the shared queue that it draws from.
+ */
+#include "sim/deliver.h"
+
+#include <string.h>
+
+#include "sim/diag.h"
+
+/* The shared queue an XRC message names, if it is of the peer's domain. */
+static struct sim_srq *xrc_srq(struct delivery *d)
+{
+	struct sim_srq *srq = sim_srq_get(d->w, d->wqe->srq_num);
+
+	return srq && srq->type == IBV_SRQT_XRC && srq->xrcd == d->peer->xrcd
+		       ? srq
+		       : NULL;
+}
+
+/* False: an XRC message for no queue of the responder's. */
+bool sim_open_recv(struct delivery *d)
+{
+	struct sim_qp *peer = d->peer;
+
+	d->srq = NULL;
+	d->ring = &peer->rq;
+	d->recv_cq = peer->recv_cq;
+	d->recv_pd = peer->pd;
+	if (peer->type == IBV_QPT_XRC_RECV) {
+		d->srq = xrc_srq(d);
+		if (!d->srq)
+			return false;
+		d->recv_cq = d->srq->cq;
+	} else if (peer->srq) {
+		d->srq = sim_srq_get(d->w, peer->srq);
+	}
+	if (!d->srq)
+		return true;
+	sim_lock(&d->srq->lock);
+	d->ring = &d->srq->ring;
+	d->recv_pd = d->srq->pd;
+	return true;
+}
+
+void sim_close_recv(struct delivery *d)
+{
+	if (d->srq)
+		sim_unlock(&d->srq->lock);
+	d->srq = NULL;
+}
+
+struct sim_wqe *sim_recv_head(struct delivery *d)
+{
+	if (d->ring->head == d->ring->tail)
+		return NULL;
+	return sim_wqe_at(d->w, d->ring, d->ring->head);
+}
+
+/* 5.8: below the limit, once. */
+static void check_limit(struct delivery *d)
+{
+	struct sim_srq *srq = d->srq;
+
+	if (!srq->limit || srq->ring.tail - srq->ring.head >= srq->limit)
+		return;
+	srq->limit = 0;
+	sim_async(d->w, srq->async_channel, srq->cookie,
+		  IBV_EVENT_SRQ_LIMIT_REACHED);
+}
+
+/* The head first: dying here may lose a completion from a process that is
+ * gone, and never reports a receive twice. */
+static void consume(struct delivery *d)
+{
+	atomic_store(&d->ring->head, d->ring->head + 1);
+	if (!d->srq)
+		return;
+	/* A shared queue's slots come back out of order; they are free as
+	 * soon as the request has been taken. */
+	atomic_store(&d->ring->done, d->ring->head);
+	check_limit(d);
+}
+
+static uint32_t imm_of(const struct delivery *d)
+{
+	return d->op->has_imm || d->op->has_inv ? d->wqe->imm : 0;
+}
+
+void sim_push_recv_cqe(struct delivery *d, struct sim_wqe *recv,
+		       enum ibv_wc_status status, uint32_t wc_flags)
+{
+	struct sim_qp *peer = d->peer;
+	struct sim_host *from = d->host;
+	struct sim_cqe cqe = {
+		.wr_id = recv->wr_id,
+		.qp = peer->object.handle,
+		.wqe_index = d->ring->head,
+		.qp_num = peer->qp_num,
+		.src_qp = d->qp->qp_num,
+		.byte_len = (uint32_t)d->len,
+		.imm = imm_of(d),
+		.wc_flags = (uint16_t)(wc_flags |
+				       (d->op->has_imm ? IBV_WC_WITH_IMM : 0) |
+				       (d->op->has_inv ? IBV_WC_WITH_INV : 0)),
+		.status = (uint8_t)status,
+		.opcode = d->op->recv_wc,
+		.vendor_err = sim_vendor_err(d->model, (uint8_t)status),
+		.is_recv = 1,
+		.is_solicited = !!(d->wqe->flags & SIM_WQE_SOLICITED),
+		.is_srq = d->srq != NULL,
+		.slid = from->active_port
+				? from->port[from->active_port - 1].lid
+				: 0,
+		.sl = d->qp->type == IBV_QPT_UD ? d->wqe->op.ud.av.sl : 0,
+	};
+
+	consume(d);
+	sim_cq_push(d->w, d->recv_cq, &cqe);
+}
+
+void sim_fail_responder(struct delivery *d, int event)
+{
+	struct sim_qp *peer = d->peer;
+
+	atomic_store(&peer->state, IBV_QPS_ERR);
+	sim_rq_flush(d->w, peer);
+	d->failed = peer;
+	if (!d->model->has_async_events)
+		return;
+	if (event)
+		sim_async(d->w, peer->async_channel, peer->cookie, event);
+	/* 5.2, rule 6: it holds no request of the shared queue. */
+	if (peer->srq)
+		sim_async(d->w, peer->async_channel, peer->cookie,
+			  IBV_EVENT_QP_LAST_WQE_REACHED);
+}
+
+/*
+ * The receive could not be filled. Reliable: both ends fail, the requester
+ * with `answer`. UC: the requester never hears of it. The caller holds both
+ * locks; they are released before the requester's own is taken.
+ */
+static void misfit(struct delivery *d, struct sim_wqe *recv,
+		   enum ibv_wc_status status, enum ibv_wc_status answer)
+{
+	const struct sim_host *far = sim_host_of(d->w, d->peer->object.host);
+	bool is_lost = d->qp->type == IBV_QPT_UC && d->model->drops_misfit &&
+		       d->model->drops_misfit(far);
+
+	if (!is_lost)
+		sim_push_recv_cqe(d, recv, status, 0);
+	sim_close_recv(d);
+	if (!is_lost && d->model->fails_qp_on_misfit)
+		sim_fail_responder(d, 0);
+	sim_unlock(&d->peer->rq_lock);
+	if (sim_is_reliable(d->qp))
+		sim_fail_sender(d, answer);
+	else
+		sim_end_head(d, IBV_WC_SUCCESS);
+}
+
+/* The bytes could not be moved; says who is to blame. Both locks held. */
+static bool copy_failed(struct delivery *d, struct sim_wqe *recv,
+			enum sim_copy_result why)
+{
+	if (why == SIM_COPY_BAD_TARGET) {
+		misfit(d, recv, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
+		return true;
+	}
+	sim_close_recv(d);
+	sim_unlock(&d->peer->rq_lock);
+	if (why == SIM_COPY_GONE)
+		return sim_no_answer(d);
+	sim_fail_sender(d, why == SIM_COPY_REFUSED ? IBV_WC_FATAL_ERR
+						   : IBV_WC_LOC_PROT_ERR);
+	return false;
+}
+
+static void invalidate_remote(struct delivery *d)
+{
+	if (d->op->has_inv)
+		sim_invalidate(d->w, d->peer, d->wqe->imm);
+}
+
+/* Match with the receive at the head. Both locks held, and released. */
+static bool fill_receive(struct delivery *d, struct sim_wqe *recv)
+{
+	struct sim_qp *peer = d->peer;
+	struct sim_fit fit = {d->len, recv->len, d->ring->head, peer->qp_num};
+	enum ibv_wc_status status =
+		d->model->fit(sim_host_of(d->w, peer->object.host), &fit);
+	enum sim_copy_result copied = SIM_COPY_OK;
+
+	if (status != IBV_WC_SUCCESS) {
+		misfit(d, recv, status, IBV_WC_REM_INV_REQ_ERR);
+		return true;
+	}
+	d->to_proc = peer->object.proc;
+	d->to_count = sim_spans_of(d->w, d->recv_pd, recv,
+				   IBV_ACCESS_LOCAL_WRITE, d->to);
+	if (d->to_count < 0) {
+		misfit(d, recv, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
+		return true;
+	}
+	if (!(recv->flags & SIM_WQE_OVER_BUDGET))
+		copied = sim_copy_data(d);
+	if (copied != SIM_COPY_OK)
+		return copy_failed(d, recv, copied);
+	if (d->wqe->tx_mask | d->wqe->rx_mask)
+		sim_strike_bytes(d);
+	invalidate_remote(d);
+	sim_push_recv_cqe(d, recv, IBV_WC_SUCCESS, 0);
+	sim_close_recv(d);
+	sim_unlock(&peer->rq_lock);
+	if ((d->wqe->tx_mask | d->wqe->rx_mask) && sim_wants_duplicate(d))
+		return true;
+	sim_end_head(d, IBV_WC_SUCCESS);
+	return true;
+}
+
+/* No such shared queue at the responder: an invalid request (5.3). */
+static bool no_queue(struct delivery *d)
+{
+	sim_fail_responder(d, IBV_EVENT_QP_REQ_ERR);
+	sim_unlock(&d->peer->rq_lock);
+	sim_fail_sender(d, IBV_WC_REM_INV_REQ_ERR);
+	return false;
+}
+
+bool sim_meet_receive(struct delivery *d)
+{
+	struct sim_qp *peer = d->peer;
+	struct sim_wqe *recv;
+	bool goes_on;
+
+	sim_lock(&peer->rq_lock);
+	if (!sim_takes_messages(d)) {
+		sim_unlock(&peer->rq_lock);
+		return sim_no_answer(d);
+	}
+	if (!sim_open_recv(d))
+		return no_queue(d);
+	recv = sim_recv_head(d);
+	if (!recv && d->model->no_recv(d->qp) != SIM_NO_RECV_DROP) {
+		if (d->srq)
+			atomic_store(&d->srq->has_waiters, 1);
+		sim_close_recv(d);
+		sim_unlock(&peer->rq_lock);
+		return sim_no_receive(d);
+	}
+	sim_tap_arrival(d);
+	if (d->wqe->tx_mask | d->wqe->rx_mask) {
+		/* Lost before it takes a receive, which stays. */
+		struct sim_srq *srq = d->srq;
+
+		d->srq = NULL;
+		if (srq)
+			sim_unlock(&srq->lock);
+		if (sim_strike_drop(d, &goes_on))
+			return goes_on;
+		sim_strike_length(d);
+		if (!sim_open_recv(d))
+			return no_queue(d);
+		recv = sim_recv_head(d);
+	}
+	if (!recv) {
+		sim_close_recv(d);
+		sim_unlock(&peer->rq_lock);
+		return sim_no_receive(d);
+	}
+	if (d->len < d->wqe->len)
+		sim_cut_spans(d->from, &d->from_count, d->len);
+	return fill_receive(d, recv);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* Address handles: where a datagram goes, kept in the program's memory. */
+#include "sim/verbs_front.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/diag.h"
+
+static int check(struct ibv_context *context, const struct ibv_ah_attr *attr)
+{
+	struct sim_ctx *ctx = ctx_of(context);
+	const struct sim_host *host = sim_host_of(ctx->world, ctx->host);
+	const struct sim_model *model = sim_model_of(host);
+
+	if (attr->port_num < 1 || attr->port_num > host->port_count)
+		return -EINVAL;
+	if (attr->is_global && attr->grh.sgid_index >= host->gid_count)
+		return -EINVAL;
+	/* 3.1: RoCE has no addresses but global ones. */
+	if (!attr->is_global &&
+	    model->port.link_layer == IBV_LINK_LAYER_ETHERNET) {
+		sim_diag(model->name, "3.1: RoCE without GRH",
+			 "create_ah refused: is_global is 0");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+	struct ibv_context *context = pd->context;
+	struct sim_ah *it;
+	int rc = check(context, attr);
+
+	if (!front_model(context)->attr.max_ah)
+		rc = -EOPNOTSUPP;
+	if (rc)
+		return fail_ptr(rc);
+	it = calloc(1, sizeof(*it));
+	if (!it)
+		return fail_ptr(-ENOMEM);
+	it->ah.context = context;
+	it->ah.pd = pd;
+	memcpy(it->av.dgid, attr->grh.dgid.raw, 16);
+	it->av.flow_label = attr->grh.flow_label;
+	it->av.dlid = attr->dlid;
+	it->av.is_global = attr->is_global;
+	it->av.port = attr->port_num;
+	it->av.sl = attr->sl;
+	it->av.sgid_index = attr->grh.sgid_index;
+	it->av.traffic_class = attr->grh.traffic_class;
+	it->av.hop_limit = attr->grh.hop_limit;
+	return &it->ah;
+}
+
+int ibv_destroy_ah(struct ibv_ah *ah)
+{
+	free((struct sim_ah *)ah);
+	return 0;
+}
+
+static int find_gid(struct ibv_context *context, uint8_t port,
+		    const union ibv_gid *gid)
+{
+	union ibv_gid have;
+
+	for (int i = 0; ibv_query_gid(context, port, i, &have) == 0; i++)
+		if (memcmp(have.raw, gid->raw, 16) == 0)
+			return i;
+	return -1;
+}
+
+/* The way back to who sent this. */
+int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port,
+			struct ibv_wc *wc, struct ibv_grh *grh,
+			struct ibv_ah_attr *attr)
+{
+	int index;
+
+	memset(attr, 0, sizeof(*attr));
+	attr->dlid = wc->slid;
+	attr->sl = wc->sl;
+	attr->src_path_bits = wc->dlid_path_bits;
+	attr->port_num = port;
+	if (!(wc->wc_flags & IBV_WC_GRH))
+		return 0;
+	index = find_gid(context, port, &grh->dgid);
+	if (index < 0)
+		return -1;
+	attr->is_global = 1;
+	attr->grh.dgid = grh->sgid;
+	attr->grh.sgid_index = (uint8_t)index;
+	attr->grh.hop_limit = 0xff;
+	return 0;
+}
+
+struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc,
+				     struct ibv_grh *grh, uint8_t port)
+{
+	struct ibv_ah_attr attr;
+
+	if (ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr))
+		return NULL;
+	return ibv_create_ah(pd, &attr);
+}
