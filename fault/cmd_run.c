@@ -149,8 +149,11 @@ static void become(const struct fault_tool *tool, struct sim_world *world,
 			 tool->lib_dir);
 		prepend_env("LD_PRELOAD", path, ' ');
 	}
-	execvp(run->program[0], run->program);
-	error = errno;
+	error = -sim_world_surround(world, sim_world_host(world));
+	if (!error) {
+		execvp(run->program[0], run->program);
+		error = errno;
+	}
 	if (write(start->error_pipe, &error, sizeof(error)) < 0)
 		_exit(126);
 	_exit(127);

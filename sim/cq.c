@@ -30,6 +30,9 @@ int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
 		return -EINVAL;
 	if (channel && !(ch = sim_channel_mine(w, channel)))
 		return -EINVAL;
+	rc = model->check_queue ? model->check_queue("CQ") : 0;
+	if (rc)
+		return rc;
 	cq = sim_object_claim(ctx, SIM_CQ, model->cq_limit, &rc);
 	if (rc == -EUSERS)
 		sim_diag(model->name, "R4: completion queues",

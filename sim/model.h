@@ -68,6 +68,8 @@ struct sim_model {
 	int (*check_mr)(const struct sim_host *host, uint64_t addr,
 			uint64_t length, uint32_t access);
 	int (*check_pd)(const struct sim_host *host);
+	/* Is there memory for a queue of this kind ("QP", "CQ", "SRQ")? */
+	int (*check_queue)(const char *kind);
 	int (*check_modify)(const struct sim_host *host,
 			    const struct sim_qp *qp,
 			    const struct ibv_qp_attr *attr, int mask);

@@ -10,7 +10,10 @@
 #include "sim/model.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "sim/diag.h"
 
@@ -29,6 +32,30 @@ static const struct sim_knob knobs[] = {
 	[UC_SHORT_RECV] = {"uc_short_recv", "loc_len|drop", "5.4, 7",
 			   "a UC message longer than its receive"},
 };
+
+/* libmlx5 reads MLX_QP_ALLOC_TYPE, MLX_CQ_ALLOC_TYPE and MLX_SRQ_ALLOC_TYPE;
+ * HUGE means huge pages or nothing. */
+static int check_queue(const char *kind)
+{
+	const size_t huge_page_bytes = 2 << 20;
+	char variable[32];
+	const char *type;
+	void *page;
+
+	snprintf(variable, sizeof(variable), "MLX_%s_ALLOC_TYPE", kind);
+	type = getenv(variable);
+	if (!type || strcmp(type, "HUGE") != 0)
+		return 0;
+	page = mmap(NULL, huge_page_bytes, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	if (page == MAP_FAILED) {
+		sim_diag(NAME, "libmlx5: no huge page is free",
+			 "create refused: %s=HUGE", variable);
+		return -ENOMEM;
+	}
+	munmap(page, huge_page_bytes);
+	return 0;
+}
 
 static int check_qp(const struct sim_qp_request *request)
 {
@@ -268,6 +295,7 @@ static const struct sim_model mlx5 = {
 	.errno_qp_limit = ENOMEM,
 	.check_qp = check_qp,
 	.check_mr = check_mr,
+	.check_queue = check_queue,
 	.check_modify = check_modify,
 	.check_send = check_send,
 	.grant = grant,

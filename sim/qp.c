@@ -196,6 +196,8 @@ int sim_qp_create(struct sim_ctx *ctx, const struct sim_qp_config *config,
 
 	if (!rc)
 		rc = sim_model_of(host)->check_qp(&request);
+	if (!rc && sim_model_of(host)->check_queue)
+		rc = sim_model_of(host)->check_queue("QP");
 	if (rc)
 		return rc;
 	qp = claim(ctx, &rc);

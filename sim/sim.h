@@ -99,6 +99,15 @@ void sim_world_sweep(const char *prefix);
 /* The host this process is on: what it asked for, or was given on entry. */
 int sim_world_host(const struct sim_world *world);
 
+/*
+ * Show `host`'s device to this process, and to those it starts, where programs
+ * look past libibverbs: /dev/infiniband and /sys/class/infiniband*, in a mount
+ * namespace of their own. 0 and nothing done without the permission to make
+ * one; after any other error the process is not fit to go on. Call it with one
+ * thread, between fork and exec.
+ */
+int sim_world_surround(const struct sim_world *world, int host);
+
 /* Free whatever a dead process left; `pid` 0 means every dead process. */
 void sim_world_reap(struct sim_world *world, pid_t pid);
 

@@ -26,7 +26,7 @@ static int check(struct sim_ctx *ctx, const struct sim_srq_config *config)
 	    (!sim_xrcd_get(ctx->world, config->xrcd) ||
 	     !sim_cq_mine(ctx->world, config->cq)))
 		return -EINVAL;
-	return 0;
+	return model->check_queue ? model->check_queue("SRQ") : 0;
 }
 
 int sim_srq_create(struct sim_ctx *ctx, const struct sim_srq_config *config,

@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/harness.h"
@@ -692,5 +693,45 @@ Test(provider, a_queue_is_resized_with_what_is_in_it)
 	CHECK_EQ(rig.end[1].cq->cqe, 31);
 	for (int i = 0; i < 5; i++)
 		CHECK_EQ(rig_wc(&rig.end[1]).wr_id, i);
+	rig_close(&rig);
+}
+
+/* What pyverbs' test_mlx5_huge_page expects of libmlx5. */
+Test(provider, huge_pages_or_nothing_is_nothing_without_them)
+{
+	static const char *const kinds[] = {"CQ", "QP", "SRQ"};
+	struct ibv_srq_init_attr shared = {.attr = {.max_wr = 4, .max_sge = 1}};
+	struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC};
+	struct rig rig;
+	FILE *file = fopen("/proc/sys/vm/nr_hugepages", "re");
+	int pages = 0;
+
+	if (file) {
+		CHECK_EQ(fscanf(file, "%d", &pages), 1);
+		fclose(file);
+	}
+	if (pages)
+		SKIP("this machine has %d huge pages", pages);
+	pair(&rig, IBV_QPT_RC);
+	init.send_cq = init.recv_cq = rig.end[0].cq;
+	for (int i = 0; i < 3; i++) {
+		void *made = &made;
+		char variable[32];
+
+		snprintf(variable, sizeof(variable), "MLX_%s_ALLOC_TYPE",
+			 kinds[i]);
+		setenv(variable, "HUGE", 1);
+		errno = 0;
+		if (i == 0)
+			made = ibv_create_cq(rig.end[0].context, 4, NULL, NULL,
+					     0);
+		else if (i == 1)
+			made = ibv_create_qp(rig.end[0].pd, &init);
+		else
+			made = ibv_create_srq(rig.end[0].pd, &shared);
+		unsetenv(variable);
+		CHECK(!made && errno == ENOMEM, "%s: %p, errno %d", kinds[i],
+		      made, errno);
+	}
 	rig_close(&rig);
 }

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What programs look at around libibverbs: device nodes and sysfs (4.6).
+ *
+ * In a mount namespace of the program's own, /dev and /sys/class become
+ * directories of ours in which everything that was there is bound back, except
+ * a real device's entries; nothing is made in the machine's own directories.
+ */
+#define _GNU_SOURCE
+#include "sim/model.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sim/core.h"
+
+#define NODE "/dev/infiniband/uverbs0"
+
+static int make_empty(const char *path)
+{
+	int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+
+	return fd < 0 ? -errno : close(fd);
+}
+
+/* Show entry `name` of the covered directory `old` at `to`. */
+static int bind_back(int old, const char *name, const char *to)
+{
+	char from[PATH_MAX], link[PATH_MAX] = "";
+	struct stat st;
+	int rc;
+
+	if (fstatat(old, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+		return 0; /* gone meanwhile */
+	if (S_ISLNK(st.st_mode)) {
+		if (readlinkat(old, name, link, sizeof(link) - 1) < 0)
+			return 0;
+		return symlink(link, to) ? -errno : 0;
+	}
+	if (S_ISDIR(st.st_mode))
+		rc = mkdir(to, 0755) ? -errno : 0;
+	else
+		rc = make_empty(to);
+	snprintf(from, sizeof(from), "/proc/self/fd/%d/%s", old, name);
+	if (!rc && mount(from, to, NULL, MS_BIND | MS_REC, NULL) != 0)
+		rc = -errno;
+	return rc;
+}
+
+/* Cover `path`; only entries whose name begins with "infiniband" are lost. */
+static int cover(const char *path)
+{
+	int old = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+	DIR *dir = old < 0 ? NULL : fdopendir(old);
+	char to[PATH_MAX];
+
+	if (!dir)
+		return -errno;
+	if (mount("verbena", path, "tmpfs", MS_NOSUID, "mode=755") != 0)
+		rc = -errno;
+	for (struct dirent *at; !rc && (at = readdir(dir));) {
+		if (!strcmp(at->d_name, ".") || !strcmp(at->d_name, "..") ||
+		    !strncmp(at->d_name, "infiniband", 10))
+			continue;
+		snprintf(to, sizeof(to), "%s/%s", path, at->d_name);
+		rc = bind_back(old, at->d_name, to);
+	}
+	closedir(dir);
+	return rc;
+}
+
+/* Write a line to dir/file below /sys/class, making directories as needed.
+ * Does nothing once *rc is not 0, so that callers look at it at their end. */
+__attribute__((format(printf, 4, 5))) static void
+put(int *rc, const char *dir, const char *file, const char *format, ...)
+{
+	char path[PATH_MAX];
+	va_list args;
+	FILE *out;
+
+	snprintf(path, sizeof(path), "/sys/class/%s/%s", dir, file);
+	for (char *at = path + 1; !*rc && (at = strchr(at, '/')); at++) {
+		*at = 0;
+		if (mkdir(path, 0755) != 0 && errno != EEXIST)
+			*rc = -errno;
+		*at = '/';
+	}
+	out = *rc ? NULL : fopen(path, "we");
+	if (!out) {
+		*rc = *rc ? *rc : -errno;
+		return;
+	}
+	va_start(args, format);
+	vfprintf(out, format, args);
+	va_end(args);
+	fputc('\n', out);
+	if (fclose(out) != 0)
+		*rc = -errno;
+}
+
+/* "100 Gb/sec (4X EDR)", as the kernel writes it. */
+static void rate_text(const struct ibv_port_attr *port, char text[64])
+{
+	static const struct {
+		int speed, tenths;
+		const char *name;
+	} lanes[] = {{1, 25, "SDR"},	{2, 50, "DDR"},	   {4, 100, "QDR"},
+		     {8, 100, "FDR10"}, {16, 140, "FDR"},  {32, 250, "EDR"},
+		     {64, 500, "HDR"},	{128, 1000, "NDR"}};
+	static const int widths[] = {
+		[1] = 1, [2] = 4, [4] = 8, [8] = 12, [16] = 2};
+	size_t i = 0;
+	int tenths, width;
+
+	while (i + 1 < sizeof(lanes) / sizeof(*lanes) &&
+	       lanes[i].speed != port->active_speed)
+		i++;
+	width = port->active_width <= 16 ? widths[port->active_width] : 0;
+	tenths = lanes[i].tenths * width;
+	snprintf(text, 64, "%d%s Gb/sec (%dX %s)", tenths / 10,
+		 tenths % 10 ? ".5" : "", width, lanes[i].name);
+}
+
+static void put_gids(int *rc, const struct sim_host *host, const char *port)
+{
+	const bool is_v2 = sim_model_of(host)->gid_sysfs_type == 1;
+	static const uint8_t empty[16];
+	char file[32], text[48];
+
+	for (int i = 0; i < sim_model_of(host)->port.gid_tbl_len; i++) {
+		const uint8_t *gid = i < SIM_GID_MAX ? host->gid[i] : empty;
+
+		for (int at = 0; at < 8; at++)
+			snprintf(text + 5 * at, sizeof(text) - (size_t)(5 * at),
+				 "%02x%02x%s", gid[2 * at], gid[2 * at + 1],
+				 at < 7 ? ":" : "");
+		snprintf(file, sizeof(file), "gids/%d", i);
+		put(rc, port, file, "%s", text);
+		/* The kernel answers EINVAL for the type of an empty one. */
+		snprintf(file, sizeof(file), "gid_attrs/types/%d", i);
+		if (memcmp(gid, empty, sizeof(empty)) != 0)
+			put(rc, port, file, is_v2 ? "RoCE v2" : "IB/RoCE v1");
+	}
+}
+
+static void put_port(int *rc, const struct sim_host *host, const char *device,
+		     int index)
+{
+	static const char *const layers[] = {"Unknown", "InfiniBand",
+					     "Ethernet"};
+	const struct ibv_port_attr *attr = &sim_model_of(host)->port;
+	bool is_up = host->port[index].state == IBV_PORT_ACTIVE;
+	char dir[128], rate[64];
+
+	snprintf(dir, sizeof(dir), "infiniband/%s/ports/%d", device, index + 1);
+	rate_text(attr, rate);
+	put(rc, dir, "state", is_up ? "4: ACTIVE" : "1: DOWN");
+	put(rc, dir, "phys_state", is_up ? "5: LinkUp" : "3: Disabled");
+	put(rc, dir, "link_layer", "%s", layers[attr->link_layer % 3]);
+	put(rc, dir, "rate", "%s", rate);
+	put(rc, dir, "lid", "0x%x", host->port[index].lid);
+	put(rc, dir, "lid_mask_count", "%d", attr->lmc);
+	put(rc, dir, "sm_lid", "0x%x", attr->sm_lid);
+	put(rc, dir, "sm_sl", "%d", attr->sm_sl);
+	put(rc, dir, "cap_mask", "0x%08x", attr->port_cap_flags);
+	put(rc, dir, "pkeys/0", "0xffff");
+	put_gids(rc, host, dir);
+}
+
+static void put_device(int *rc, const struct sim_host *host)
+{
+	static const char verbs[] = "infiniband_verbs",
+			  node[] = "infiniband_verbs/uverbs0";
+	const struct sim_model *model = sim_model_of(host);
+	char dir[80], guid[32];
+
+	snprintf(dir, sizeof(dir), "infiniband/%s", model->device_name);
+	snprintf(guid, sizeof(guid), "%04x:%04x:%04x:%04x",
+		 (unsigned)(host->guid >> 48) & 0xffff,
+		 (unsigned)(host->guid >> 32) & 0xffff,
+		 (unsigned)(host->guid >> 16) & 0xffff,
+		 (unsigned)host->guid & 0xffff);
+	put(rc, dir, "node_type", "%d: CA", model->node_type);
+	put(rc, dir, "node_guid", "%s", guid);
+	put(rc, dir, "sys_image_guid", "%s", guid);
+	put(rc, dir, "fw_ver", "%s", model->attr.fw_ver);
+	put(rc, verbs, "abi_version", "6");
+	put(rc, node, "ibdev", "%s", model->device_name);
+	put(rc, node, "abi_version", "1");
+	for (int i = 0; i < host->port_count; i++)
+		put_port(rc, host, model->device_name, i);
+}
+
+int sim_world_surround(const struct sim_world *w, int host)
+{
+	mode_t mask;
+	int rc;
+
+	if (unshare(CLONE_NEWNS) != 0)
+		return errno == EPERM ? 0 : -errno;
+	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
+		return -errno;
+	mask = umask(022);
+	rc = cover("/dev");
+	/* Programs ask only whether it is a character device they may use. */
+	if (!rc && mkdir("/dev/infiniband", 0755) != 0)
+		rc = -errno;
+	if (!rc)
+		rc = make_empty(NODE);
+	if (!rc && mount("/dev/null", NODE, NULL, MS_BIND, NULL) != 0)
+		rc = -errno;
+	if (!rc)
+		rc = cover("/sys/class");
+	if (!rc)
+		put_device(&rc, &w->seg->host[host]);
+	umask(mask);
+	return rc;
+}
