@@ -83,7 +83,7 @@ $(B)/tests/plain: $(PLAIN) $(TESTED)
 
 -include $(patsubst %.o,%.d,$(CRIT) $(PLAIN))
 
-.PHONY: deps demo check asan tsan valgrind tidy install clean help
+.PHONY: deps demo check conform asan tsan valgrind tidy install clean help
 deps:
 	$(Q)ci/deps.sh
 
@@ -96,6 +96,10 @@ check: deps
 	$(Q)$(MAKE) -j2 all $(B)/tests/plain $(B)/tests/criterion
 	$(Q)$(MAKE) tidy asan valgrind
 	$(Q)$(B)/tests/criterion -j2
+
+conform: deps
+	$(Q)$(MAKE) -j2 MODE=debug all
+	$(Q)ci/conform.sh
 
 asan tsan: deps
 	$(Q)$(MAKE) -j2 MODE=$@ build/$@/tests/plain

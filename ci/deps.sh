@@ -7,7 +7,7 @@ set -u
 # Each with its reason in README.md.
 packages="gcc make libc6-dev pkg-config libibverbs-dev libjansson-dev valgrind
 libcriterion-dev ibverbs-utils ibverbs-providers perftest python3-pyverbs
-clang-format"
+qperf ucx-utils openmpi-bin libopenmpi-dev clang-format"
 
 missing=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' $packages \
 	2>/dev/null | awk -v want="$packages" '
