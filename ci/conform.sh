@@ -151,23 +151,26 @@ qperf() {
 	server=
 }
 
-pyverbs() {
+pyverbs() { # model device
+	suite=pyverbs:$1
 	if [ ! -d /usr/share/doc/rdma-core/tests ]; then
-		verdict pyverbs all skip \
+		verdict $suite all skip \
 			"python3-pyverbs is installed without its documents"
 		return
 	fi
+	rm -rf "$work/tests"
 	cp -r /usr/share/doc/rdma-core/tests "$work/tests"
 	find "$work/tests" -name '*.gz' -exec gunzip {} +
 	: >"$work/server"
 	# The distribution's own Python: only that one finds the bindings.
-	(cd "$work" && $on /usr/bin/python3 tests/run_tests.py --dev mlx5_0 -v) \
+	(cd "$work" && timeout 60 "$verbena" run -w $world -m $1 -- \
+		/usr/bin/python3 tests/run_tests.py --dev $2 -v) \
 		>"$work/client" 2>&1
 	if ! grep -qE '^(OK|FAILED)' "$work/client"; then
-		verdict pyverbs "did not finish" fail
+		verdict $suite "did not finish" fail
 		return
 	fi
-	awk '
+	awk -v suite=$suite '
 	/^Ran / { ran = $2 }
 	/^(OK|FAILED)/ {
 		gsub(/[^a-z0-9=]+/, " ")
@@ -176,10 +179,10 @@ pyverbs() {
 	END {
 		bad = n["failures"] + n["errors"]
 		for (i = 1; i <= ran; i++)
-			print "pyverbs", i <= bad ? "fail" : \
+			print suite, i <= bad ? "fail" : \
 				i <= bad + n["skipped"] ? "skip" : "pass"
 	}' "$work/client" >>"$work/rows"
-	sed -n "s/.* skipped ['\"]\(.*\)['\"]\$/pyverbs: \1/p" "$work/client" \
+	sed -n "s/.* skipped ['\"]\(.*\)['\"]\$/$suite: \1/p" "$work/client" \
 		>>"$work/skips"
 	grep -E '^(FAIL|ERROR):' -A 12 "$work/client" >>"$work/failures"
 }
@@ -222,7 +225,8 @@ over_ucx() {
 utils
 perftest
 qperf
-pyverbs
+pyverbs mlx5 mlx5_0
+pyverbs rxe rxe0
 over_ucx
 [ -t 2 ] && printf '\r\033[K' >&2
 [ -s "$work/failures" ] && cat "$work/failures"

@@ -11,8 +11,8 @@ trap 'rm -rf "$reports" "$reports.out"' EXIT
 trap 'exit 1' HUP INT TERM
 
 # Suites without child programs: those are other binaries.
-inside="apple_uc/ registry/ apple_tb/ deliver/ provider/ tap/ plan/ qp_table/
-world/"
+inside="apple_uc/ registry/ apple_tb/ deliver/ provider/ rxe/ tap/ plan/
+qp_table/ world/"
 case $gate in
 asan)
 	ASAN_OPTIONS=detect_leaks=1:log_path=$reports/asan \

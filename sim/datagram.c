@@ -141,8 +141,9 @@ static bool is_dropped(struct delivery *d)
 bool sim_step_datagram(struct delivery *d)
 {
 	uint32_t mtu = 128u << d->model->port.active_mtu;
+	bool is_long = d->len > mtu;
 
-	if (d->len > mtu) {
+	if (is_long && !d->model->loses_long_datagrams) {
 		sim_fail_sender(d, IBV_WC_LOC_LEN_ERR);
 		return false;
 	}
@@ -152,7 +153,7 @@ bool sim_step_datagram(struct delivery *d)
 		sim_fail_sender(d, IBV_WC_LOC_PROT_ERR);
 		return false;
 	}
-	if (!is_dropped(d)) {
+	if (!is_dropped(d) && !is_long) {
 		if (d->wqe->op.ud.qpn == MULTICAST_QPN)
 			deliver_group(d);
 		else

@@ -82,7 +82,9 @@ static void push_send_cqe(struct delivery *d, uint32_t index,
 		.qp_num = d->qp->qp_num,
 		.byte_len = wqe->len,
 		.status = (uint8_t)status,
-		.opcode = d->op ? d->op->wc : IBV_WC_SEND,
+		.opcode = d->op && !(status && d->model->errors_say_send)
+				  ? d->op->wc
+				  : IBV_WC_SEND,
 		.vendor_err = sim_vendor_err(d->model, (uint8_t)status),
 	};
 
@@ -165,7 +167,10 @@ static uint64_t rnr_ns(uint8_t code)
 /* The acknowledge timer ran out: send again, or give up. True: given up. */
 static bool retries_are_spent(struct delivery *d)
 {
-	if (d->wqe->attempts >= d->qp->attr.retry_cnt) {
+	bool is_forever =
+		d->model->retry_7_is_forever && d->qp->attr.retry_cnt == 7;
+
+	if (!is_forever && d->wqe->attempts >= d->qp->attr.retry_cnt) {
 		sim_fail_sender(d, IBV_WC_RETRY_EXC_ERR);
 		return true;
 	}
@@ -291,7 +296,7 @@ bool sim_takes_messages(struct delivery *d)
 		return false;
 	/* 5.8: the first message tells a responder that it is connected. */
 	if (state == IBV_QPS_RTR && !atomic_exchange(&peer->is_met, 1) &&
-	    d->model->has_async_events)
+	    sim_raises(d->model, IBV_EVENT_COMM_EST))
 		sim_async(d->w, peer->async_channel, peer->cookie,
 			  IBV_EVENT_COMM_EST);
 	return true;

@@ -50,6 +50,7 @@ struct sim_model {
 	uint32_t srq_max_wr, srq_max_sge;
 	uint32_t dm_bytes; /* device memory */
 	bool has_windows, has_multicast, has_xrc, has_rereg;
+	uint32_t qp_types; /* bit n: enum ibv_qp_type n */
 	uint32_t max_send_sge, max_recv_sge;
 	uint32_t max_inline, min_inline; /* granted even when none is asked */
 	uint32_t frame_bytes; /* unit of the queue budget; 0 = requests */
@@ -96,8 +97,16 @@ struct sim_model {
 	void (*init_host)(struct sim_host *host, uint32_t index);
 	/* R24, knob: this opcode completes and does nothing. */
 	bool (*ignores_opcode)(const struct sim_host *host, unsigned opcode);
-	bool has_async_events; /* those of queue pairs, queues and ports (5.8)
-				*/
+	uint32_t events; /* bit n: raises enum ibv_event_type n (5.8) */
+	bool has_timestamps, has_moderation;
+	/* 3.6, where Soft-RoCE differs from cards. */
+	uint8_t recv_prot_status; /* of a receive with a bad sge; 0: LOC_PROT */
+	bool recv_says_grh;	  /* in every completion of a receive */
+	bool retry_7_is_forever;
+	bool loses_long_datagrams; /* sender SUCCESS; else LOC_LEN_ERR */
+	bool rereg_keeps_range;
+	bool errors_say_send;	 /* opcode of a failed completion */
+	uint32_t inline_per_sge; /* granted for each send sge */
 	/* R21, knob: a send completes when posted, not when it leaves. */
 	bool (*completes_at_post)(const struct sim_host *host);
 	/* R13, knob: over the budget is taken, and its data never lands. */
@@ -110,6 +119,31 @@ struct sim_model {
 	bool (*aliases_mr)(const struct sim_host *host, uint64_t addr,
 			   uint64_t length);
 };
+
+/*
+ * What the kernel's core and every InfiniBand-like card share, for the slots
+ * above: memory registration (3.1), the model's own queue pair types and limits
+ * (2.2, 2.7, 2.9), attributes of modify_qp (3.1), receives from INIT on, RNR
+ * for RC (5.3).
+ */
+int sim_model_check_mr(const struct sim_host *host, uint64_t addr,
+		       uint64_t length, uint32_t access);
+int sim_model_check_qp(const struct sim_qp_request *request);
+int sim_model_check_modify(const struct sim_host *host, const struct sim_qp *qp,
+			   const struct ibv_qp_attr *attr, int mask);
+enum ibv_qp_state sim_model_recv_from(const struct sim_host *host);
+enum sim_no_recv sim_model_no_recv(const struct sim_qp *qp);
+bool sim_model_psn_ok(const struct sim_host *host, const struct sim_qp *from,
+		      const struct sim_qp *to);
+
+/* One port, down until cabled; GID 0 is fe80:: and the GUID, GIDs 1 … 8 are
+ * 127.0.0.1 … 8. */
+void sim_model_init_host(struct sim_host *host, uint64_t guid);
+
+static inline bool sim_raises(const struct sim_model *model, int event)
+{
+	return model->events >> event & 1;
+}
 
 /* Registers a model; ends its file. */
 #define SIM_MODEL(model)                                   \

@@ -17,12 +17,9 @@
 
 #include "sim/diag.h"
 
-#define NAME	   "mlx5"
-#define INLINE_MAX 828 /* RC, 2.9 */
-#define QP_TYPES                                                  \
-	(1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD | \
-	 1u << IBV_QPT_XRC_SEND | 1u << IBV_QPT_XRC_RECV)
-#define INLINE_FREE 60 /* granted to an RC queue pair that asks for none */
+#define NAME	    "mlx5"
+#define INLINE_MAX  828 /* RC, 2.9 */
+#define INLINE_FREE 60	/* granted to an RC queue pair that asks for none */
 
 enum knob {
 	UC_SHORT_RECV,
@@ -57,81 +54,6 @@ static int check_queue(const char *kind)
 	return 0;
 }
 
-static int check_qp(const struct sim_qp_request *request)
-{
-	const struct ibv_qp_init_attr *attr = request->attr;
-	const struct ibv_qp_cap *cap = &attr->cap;
-
-	if (!(QP_TYPES >> attr->qp_type & 1)) {
-		sim_diag(NAME, "2.7: RC, UC, UD and XRC",
-			 "create_qp refused: type %d", attr->qp_type);
-		return -EOPNOTSUPP;
-	}
-	if (cap->max_send_sge > 30 || cap->max_recv_sge > 30 ||
-	    cap->max_inline_data > INLINE_MAX || cap->max_send_wr > 32768 ||
-	    cap->max_recv_wr > 32768) {
-		sim_diag(NAME, "2.2, 2.9",
-			 "create_qp refused: %u/%u requests, %u/%u sges, %u "
-			 "inline bytes asked",
-			 cap->max_send_wr, cap->max_recv_wr, cap->max_send_sge,
-			 cap->max_recv_sge, cap->max_inline_data);
-		return -EINVAL;
-	}
-	return 0;
-}
-
-static int check_mr(const struct sim_host *host, uint64_t addr, uint64_t length,
-		    uint32_t access)
-{
-	const uint32_t writes =
-		IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-	const uint32_t known = IBV_ACCESS_LOCAL_WRITE | writes |
-			       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND |
-			       IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |
-			       IBV_ACCESS_OPTIONAL_RANGE;
-
-	(void)host;
-	if (access & ~known) {
-		sim_diag(NAME, "3.1", "reg_mr refused: access flags 0x%x",
-			 access);
-		return access & IBV_ACCESS_ON_DEMAND ? -EOPNOTSUPP : -EINVAL;
-	}
-	if ((access & writes) && !(access & IBV_ACCESS_LOCAL_WRITE)) {
-		sim_diag(NAME, "3.1",
-			 "reg_mr refused: remote writes (0x%x) need "
-			 "LOCAL_WRITE",
-			 access);
-		return -EINVAL;
-	}
-	if (addr + length < addr || (length == 0 && addr % 4096 == 0))
-		return -EINVAL;
-	return 0;
-}
-
-static int check_modify(const struct sim_host *host, const struct sim_qp *qp,
-			const struct ibv_qp_attr *attr, int mask)
-{
-	(void)qp;
-	if ((mask & IBV_QP_PATH_MTU) &&
-	    (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
-		return -EINVAL;
-	if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > 16)
-		return -EINVAL;
-	if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > 16)
-		return -EINVAL;
-	if ((mask & IBV_QP_TIMEOUT) && attr->timeout > 31)
-		return -EINVAL;
-	if ((mask & IBV_QP_AV) && attr->ah_attr.is_global &&
-	    attr->ah_attr.grh.sgid_index >= host->gid_count) {
-		sim_diag(NAME, "3.1",
-			 "modify_qp refused: sgid_index %d of a "
-			 "table of %d",
-			 attr->ah_attr.grh.sgid_index, host->gid_count);
-		return -EINVAL;
-	}
-	return 0;
-}
-
 static int check_send(const struct sim_host *host, const struct sim_qp *qp,
 		      const struct ibv_send_wr *wr, uint64_t len)
 {
@@ -151,33 +73,11 @@ static uint32_t grant(const struct sim_host *host, uint32_t asked)
 	return sim_round_up(asked);
 }
 
-static enum ibv_qp_state recv_from(const struct sim_host *host)
-{
-	(void)host;
-	return IBV_QPS_INIT;
-}
-
-static enum sim_no_recv no_recv(const struct sim_qp *qp)
-{
-	return qp->type == IBV_QPT_RC || qp->type == IBV_QPT_XRC_SEND
-		       ? SIM_NO_RECV_RNR
-		       : SIM_NO_RECV_DROP;
-}
-
 static enum ibv_wc_status fit(const struct sim_host *host,
 			      const struct sim_fit *f)
 {
 	(void)host;
 	return f->send_len > f->recv_len ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
-}
-
-/* RC: a responder that expects another PSN answers nothing of use. UC takes
- * whatever starts a message (5.4). */
-static bool psn_ok(const struct sim_host *host, const struct sim_qp *from,
-		   const struct sim_qp *to)
-{
-	(void)host;
-	return from->type == IBV_QPT_UC || from->attr.sq_psn == to->attr.rq_psn;
 }
 
 /* Seen in public logs, or unconfirmed where the spec says so (3.5). */
@@ -196,17 +96,8 @@ static bool drops_misfit(const struct sim_host *host)
 
 static void init_host(struct sim_host *host, uint32_t index)
 {
-	host->guid = 0x506b4b0300000100ull + index;
-	memset(host->gid, 0, sizeof(host->gid));
-	host->gid[0][0] = 0xfe;
-	host->gid[0][1] = 0x80;
-	for (int i = 0; i < 8; i++)
-		host->gid[0][8 + i] = (uint8_t)(host->guid >> (56 - 8 * i));
-	sim_model_loopback_gids(host, 1, 8);
-	host->port[0].state = IBV_PORT_DOWN;
+	sim_model_init_host(host, 0x506b4b0300000100ull + index);
 	host->port[0].lid = (uint16_t)(index + 1);
-	host->port_count = 1;
-	host->active_port = 1;
 	host->max_qp_shown = 262144;
 }
 
@@ -278,7 +169,15 @@ static const struct sim_model mlx5 = {
 	.has_multicast = true,
 	.has_xrc = true,
 	.has_rereg = true,
-	.has_async_events = true,
+	.events = 1u << IBV_EVENT_CQ_ERR | 1u << IBV_EVENT_QP_FATAL |
+		  1u << IBV_EVENT_QP_REQ_ERR | 1u << IBV_EVENT_QP_ACCESS_ERR |
+		  1u << IBV_EVENT_COMM_EST | 1u << IBV_EVENT_SQ_DRAINED |
+		  1u << IBV_EVENT_SRQ_LIMIT_REACHED |
+		  1u << IBV_EVENT_QP_LAST_WQE_REACHED,
+	.has_timestamps = true,
+	.has_moderation = true,
+	.qp_types = 1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD |
+		    1u << IBV_QPT_XRC_SEND | 1u << IBV_QPT_XRC_RECV,
 	.max_send_sge = 30,
 	.max_recv_sge = 30,
 	.max_inline = INLINE_MAX,
@@ -293,17 +192,17 @@ static const struct sim_model mlx5 = {
 	.errno_recv_sge = EINVAL,
 	.errno_inline = ENOMEM,
 	.errno_qp_limit = ENOMEM,
-	.check_qp = check_qp,
-	.check_mr = check_mr,
+	.check_qp = sim_model_check_qp,
+	.check_mr = sim_model_check_mr,
 	.check_queue = check_queue,
-	.check_modify = check_modify,
+	.check_modify = sim_model_check_modify,
 	.check_send = check_send,
 	.grant = grant,
-	.recv_from = recv_from,
-	.no_recv = no_recv,
+	.recv_from = sim_model_recv_from,
+	.no_recv = sim_model_no_recv,
 	.fit = fit,
 	.drops_misfit = drops_misfit,
-	.psn_ok = psn_ok,
+	.psn_ok = sim_model_psn_ok,
 	.vendor_err = vendor_errs,
 	.fails_qp_on_misfit = true,
 	.init_host = init_host,

@@ -131,6 +131,8 @@ int sim_mr_rereg(struct sim_ctx *ctx, uint32_t handle,
 
 	if (!mr || mr->kind != SIM_MR_REGION || (change->to.pd && !to))
 		return -EINVAL;
+	if (change->changes_range && model->rereg_keeps_range)
+		return -EOPNOTSUPP;
 	next = (struct sim_mr_request){mr->addr, mr->length, mr->iova, mr->pd,
 				       mr->access};
 	if (change->changes_range) {

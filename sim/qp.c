@@ -78,6 +78,10 @@ static void grant_caps(const struct sim_host *host, struct sim_qp *qp,
 		qp->cap.max_recv_sge = 1;
 	if (qp->cap.max_inline_data < model->min_inline)
 		qp->cap.max_inline_data = model->min_inline;
+	if (qp->cap.max_inline_data <
+	    model->inline_per_sge * qp->cap.max_send_sge)
+		qp->cap.max_inline_data =
+			model->inline_per_sge * qp->cap.max_send_sge;
 }
 
 static int init_rings(struct sim_world *w, const struct sim_host *host,
@@ -358,13 +362,13 @@ static void tell_state(struct sim_world *w, struct sim_qp *qp,
 	const struct sim_model *model =
 		sim_model_of(sim_host_of(w, qp->object.host));
 
-	if (!model->has_async_events)
-		return;
 	if (attr->qp_state == IBV_QPS_SQD &&
+	    sim_raises(model, IBV_EVENT_SQ_DRAINED) &&
 	    (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr->en_sqd_async_notify)
 		sim_async(w, qp->async_channel, qp->cookie,
 			  IBV_EVENT_SQ_DRAINED);
-	if (attr->qp_state == IBV_QPS_ERR && qp->srq)
+	if (attr->qp_state == IBV_QPS_ERR && qp->srq &&
+	    sim_raises(model, IBV_EVENT_QP_LAST_WQE_REACHED))
 		sim_async(w, qp->async_channel, qp->cookie,
 			  IBV_EVENT_QP_LAST_WQE_REACHED);
 }

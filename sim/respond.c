@@ -101,9 +101,11 @@ void sim_push_recv_cqe(struct delivery *d, struct sim_wqe *recv,
 		.src_qp = d->qp->qp_num,
 		.byte_len = (uint32_t)d->len,
 		.imm = imm_of(d),
-		.wc_flags = (uint16_t)(wc_flags |
-				       (d->op->has_imm ? IBV_WC_WITH_IMM : 0) |
-				       (d->op->has_inv ? IBV_WC_WITH_INV : 0)),
+		.wc_flags =
+			(uint16_t)(wc_flags |
+				   (d->model->recv_says_grh ? IBV_WC_GRH : 0) |
+				   (d->op->has_imm ? IBV_WC_WITH_IMM : 0) |
+				   (d->op->has_inv ? IBV_WC_WITH_INV : 0)),
 		.status = (uint8_t)status,
 		.opcode = d->op->recv_wc,
 		.vendor_err = sim_vendor_err(d->model, (uint8_t)status),
@@ -127,12 +129,10 @@ void sim_fail_responder(struct delivery *d, int event)
 	atomic_store(&peer->state, IBV_QPS_ERR);
 	sim_rq_flush(d->w, peer);
 	d->failed = peer;
-	if (!d->model->has_async_events)
-		return;
-	if (event)
+	if (event && sim_raises(d->model, event))
 		sim_async(d->w, peer->async_channel, peer->cookie, event);
 	/* 5.2, rule 6: it holds no request of the shared queue. */
-	if (peer->srq)
+	if (peer->srq && sim_raises(d->model, IBV_EVENT_QP_LAST_WQE_REACHED))
 		sim_async(d->w, peer->async_channel, peer->cookie,
 			  IBV_EVENT_QP_LAST_WQE_REACHED);
 }
@@ -161,12 +161,19 @@ static void misfit(struct delivery *d, struct sim_wqe *recv,
 		sim_end_head(d, IBV_WC_SUCCESS);
 }
 
+static enum ibv_wc_status prot_status(const struct delivery *d)
+{
+	return d->model->recv_prot_status
+		       ? (enum ibv_wc_status)d->model->recv_prot_status
+		       : IBV_WC_LOC_PROT_ERR;
+}
+
 /* The bytes could not be moved; says who is to blame. Both locks held. */
 static bool copy_failed(struct delivery *d, struct sim_wqe *recv,
 			enum sim_copy_result why)
 {
 	if (why == SIM_COPY_BAD_TARGET) {
-		misfit(d, recv, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
+		misfit(d, recv, prot_status(d), IBV_WC_REM_OP_ERR);
 		return true;
 	}
 	sim_close_recv(d);
@@ -201,7 +208,7 @@ static bool fill_receive(struct delivery *d, struct sim_wqe *recv)
 	d->to_count = sim_spans_of(d->w, d->recv_pd, recv,
 				   IBV_ACCESS_LOCAL_WRITE, d->to);
 	if (d->to_count < 0) {
-		misfit(d, recv, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
+		misfit(d, recv, prot_status(d), IBV_WC_REM_OP_ERR);
 		return true;
 	}
 	if (!(recv->flags & SIM_WQE_OVER_BUDGET))

@@ -117,5 +117,5 @@ int front_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 		return EINVAL;
 	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE)
 		return EINVAL;
-	return front_model(cq->context)->has_async_events ? 0 : EOPNOTSUPP;
+	return front_model(cq->context)->has_moderation ? 0 : EOPNOTSUPP;
 }

@@ -32,7 +32,9 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 		rc = sim_mr_rereg(ctx_of(mr->context), mr->handle, &change);
 	if (rc) {
 		errno = -rc;
-		return IBV_REREG_MR_ERR_INPUT; /* the old one stays valid */
+		/* The old one stays valid. */
+		return rc == -EOPNOTSUPP ? IBV_REREG_MR_ERR_CMD
+					 : IBV_REREG_MR_ERR_INPUT;
 	}
 	if (flags & IBV_REREG_MR_CHANGE_PD)
 		mr->pd = pd;

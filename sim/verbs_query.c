@@ -50,9 +50,11 @@ int front_query_device_ex(struct ibv_context *context,
 	attr.device_cap_flags_ex = attr.orig_attr.device_cap_flags;
 	attr.phys_port_cnt_ex = attr.orig_attr.phys_port_cnt;
 	attr.max_dm_size = front_model(context)->dm_bytes;
-	if (front_model(context)->has_async_events) {
+	if (front_model(context)->has_timestamps) {
 		attr.completion_timestamp_mask = INT64_MAX;
 		attr.hca_core_clock = 1000000; /* kHz: our clock counts ns */
+	}
+	if (front_model(context)->has_moderation) {
 		attr.cq_mod_caps.max_cq_count = 65535;
 		attr.cq_mod_caps.max_cq_period = 4095;
 	}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What InfiniBand-like devices share: rules of the kernel's core and of the
+ * models' own limits. Section numbers are those of spec/device-models.md.
+ */
+#define _GNU_SOURCE
+#include "sim/model.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "sim/diag.h"
+
+int sim_model_check_mr(const struct sim_host *host, uint64_t addr,
+		       uint64_t length, uint32_t access)
+{
+	const uint32_t writes =
+		IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+	const uint32_t known = IBV_ACCESS_LOCAL_WRITE | writes |
+			       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND |
+			       IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |
+			       IBV_ACCESS_OPTIONAL_RANGE;
+
+	if (access & ~known) {
+		sim_diag(sim_model_of(host)->name, "3.1",
+			 "reg_mr refused: access flags 0x%x", access);
+		return access & IBV_ACCESS_ON_DEMAND ? -EOPNOTSUPP : -EINVAL;
+	}
+	if ((access & writes) && !(access & IBV_ACCESS_LOCAL_WRITE)) {
+		sim_diag(sim_model_of(host)->name, "3.1",
+			 "reg_mr refused: remote writes (0x%x) need "
+			 "LOCAL_WRITE",
+			 access);
+		return -EINVAL;
+	}
+	if (addr + length < addr || (length == 0 && addr % 4096 == 0))
+		return -EINVAL;
+	return 0;
+}
+
+int sim_model_check_qp(const struct sim_qp_request *request)
+{
+	const struct sim_model *model = sim_model_of(request->host);
+	const struct ibv_qp_init_attr *attr = request->attr;
+	const struct ibv_qp_cap *cap = &attr->cap;
+	uint32_t max_wr = (uint32_t)model->attr.max_qp_wr;
+
+	if (attr->qp_type > 31u || !(model->qp_types >> attr->qp_type & 1)) {
+		sim_diag(model->name, "2.7: no such queue pairs here",
+			 "create_qp refused: type %d", attr->qp_type);
+		return -EOPNOTSUPP;
+	}
+	if (cap->max_send_sge > model->max_send_sge ||
+	    cap->max_recv_sge > model->max_recv_sge ||
+	    cap->max_inline_data > model->max_inline ||
+	    cap->max_send_wr > max_wr || cap->max_recv_wr > max_wr) {
+		sim_diag(model->name, "2.2, 2.9",
+			 "create_qp refused: %u/%u requests, %u/%u sges, %u "
+			 "inline bytes asked",
+			 cap->max_send_wr, cap->max_recv_wr, cap->max_send_sge,
+			 cap->max_recv_sge, cap->max_inline_data);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int sim_model_check_modify(const struct sim_host *host, const struct sim_qp *qp,
+			   const struct ibv_qp_attr *attr, int mask)
+{
+	const struct sim_model *model = sim_model_of(host);
+
+	(void)qp;
+	if ((mask & IBV_QP_PATH_MTU) &&
+	    (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
+		return -EINVAL;
+	if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) &&
+	    attr->max_rd_atomic > model->attr.max_qp_init_rd_atom)
+		return -EINVAL;
+	if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) &&
+	    attr->max_dest_rd_atomic > model->attr.max_qp_rd_atom)
+		return -EINVAL;
+	if ((mask & IBV_QP_TIMEOUT) && attr->timeout > 31)
+		return -EINVAL;
+	if ((mask & IBV_QP_AV) && attr->ah_attr.is_global &&
+	    attr->ah_attr.grh.sgid_index >= host->gid_count) {
+		sim_diag(model->name, "3.1",
+			 "modify_qp refused: sgid_index %d of a "
+			 "table of %d",
+			 attr->ah_attr.grh.sgid_index, host->gid_count);
+		return -EINVAL;
+	}
+	if ((mask & IBV_QP_AV) && !attr->ah_attr.is_global &&
+	    model->port.link_layer == IBV_LINK_LAYER_ETHERNET) {
+		sim_diag(model->name, "3.1: RoCE without GRH",
+			 "modify_qp refused: is_global is 0");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+enum ibv_qp_state sim_model_recv_from(const struct sim_host *host)
+{
+	(void)host;
+	return IBV_QPS_INIT;
+}
+
+enum sim_no_recv sim_model_no_recv(const struct sim_qp *qp)
+{
+	return qp->type == IBV_QPT_RC || qp->type == IBV_QPT_XRC_SEND
+		       ? SIM_NO_RECV_RNR
+		       : SIM_NO_RECV_DROP;
+}
+
+/* RC: a responder that expects another PSN answers nothing of use. UC takes
+ * whatever starts a message (5.4). */
+bool sim_model_psn_ok(const struct sim_host *host, const struct sim_qp *from,
+		      const struct sim_qp *to)
+{
+	(void)host;
+	return from->type == IBV_QPT_UC || from->attr.sq_psn == to->attr.rq_psn;
+}
+
+void sim_model_init_host(struct sim_host *host, uint64_t guid)
+{
+	host->guid = guid;
+	memset(host->gid, 0, sizeof(host->gid));
+	host->gid[0][0] = 0xfe;
+	host->gid[0][1] = 0x80;
+	for (int i = 0; i < 8; i++)
+		host->gid[0][8 + i] = (uint8_t)(guid >> (56 - 8 * i));
+	sim_model_loopback_gids(host, 1, 8);
+	host->port[0].state = IBV_PORT_DOWN;
+	host->port_count = 1;
+	host->active_port = 1;
+}
