@@ -51,6 +51,9 @@ struct sim_model {
 	uint32_t dm_bytes; /* device memory */
 	bool has_windows, has_multicast, has_xrc, has_rereg;
 	uint32_t qp_types; /* bit n: enum ibv_qp_type n */
+	/* enum ibv_qp_create_flags. A group never gets its sender's own
+	 * datagrams, so BLOCK_SELF_MCAST_LB has nothing to change. */
+	uint32_t qp_create_flags;
 	uint32_t max_send_sge, max_recv_sge;
 	uint32_t max_inline, min_inline; /* granted even when none is asked */
 	uint32_t frame_bytes; /* unit of the queue budget; 0 = requests */

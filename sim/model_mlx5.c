@@ -178,6 +178,7 @@ static const struct sim_model mlx5 = {
 	.has_moderation = true,
 	.qp_types = 1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD |
 		    1u << IBV_QPT_XRC_SEND | 1u << IBV_QPT_XRC_RECV,
+	.qp_create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB,
 	.max_send_sge = 30,
 	.max_recv_sge = 30,
 	.max_inline = INLINE_MAX,

@@ -99,7 +99,7 @@ struct ibv_qp *front_create_qp_ex(struct ibv_context *context,
 	if (attr->comp_mask & ~known)
 		return refuse_mask("comp_mask", attr->comp_mask & ~known);
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
-	    attr->create_flags)
+	    (attr->create_flags & ~front_model(context)->qp_create_flags))
 		return refuse_mask("create_flags", attr->create_flags);
 	if (!(attr->comp_mask & (IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD)))
 		return fail_ptr(-EINVAL);

@@ -593,6 +593,45 @@ static struct ibv_qp_ex *extend(struct rig *rig)
 	return ibv_qp_to_qp_ex(end->qp);
 }
 
+/* mlx5 takes one flag, rxe none (and says so: EOPNOTSUPP). */
+Test(provider, creation_flags_are_the_models)
+{
+	static const struct {
+		const char *model;
+		uint32_t flags;
+		int error;
+	} flags[] = {
+		{"mlx5", IBV_QP_CREATE_BLOCK_SELF_MCAST_LB, 0},
+		{"mlx5", IBV_QP_CREATE_SCATTER_FCS, EOPNOTSUPP},
+		{"rxe", IBV_QP_CREATE_BLOCK_SELF_MCAST_LB, EOPNOTSUPP},
+	};
+
+	setenv("VERBENA_QUIET", "1", 1);
+	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++) {
+		struct ibv_qp_init_attr_ex init = {
+			.qp_type = IBV_QPT_UD,
+			.cap = {4, 4, 1, 1, 0},
+			.comp_mask = IBV_QP_INIT_ATTR_PD |
+				     IBV_QP_INIT_ATTR_CREATE_FLAGS,
+			.create_flags = flags[i].flags,
+		};
+		struct ibv_qp *qp;
+		struct rig rig;
+
+		rig_pair(&rig, flags[i].model, NULL, IBV_QPT_RC);
+		init.pd = rig.end[0].pd;
+		init.send_cq = init.recv_cq = rig.end[0].cq;
+		errno = 0;
+		qp = ibv_create_qp_ex(rig.end[0].context, &init);
+		CHECK(!qp == !!flags[i].error && errno == flags[i].error,
+		      "%s, flags 0x%x: errno %d", flags[i].model,
+		      flags[i].flags, errno);
+		if (qp)
+			CHECK_EQ(ibv_destroy_qp(qp), 0);
+		rig_close(&rig);
+	}
+}
+
 Test(provider, a_batch_is_posted_whole_or_not_at_all)
 {
 	struct ibv_data_buf buf;
