@@ -149,7 +149,8 @@ static void become(const struct fault_tool *tool, struct sim_world *world,
 			 tool->lib_dir);
 		prepend_env("LD_PRELOAD", path, ' ');
 	}
-	error = -sim_world_surround(world, sim_world_host(world));
+	/* Below 0: not the program's fault. */
+	error = sim_world_surround(world, sim_world_host(world));
 	if (!error) {
 		execvp(run->program[0], run->program);
 		error = errno;
@@ -159,7 +160,8 @@ static void become(const struct fault_tool *tool, struct sim_world *world,
 	_exit(127);
 }
 
-/* Start the program; a positive errno when it cannot be. */
+/* Start the program; a positive errno when it cannot be, a negative one when
+ * its surroundings cannot. */
 static int start_program(const struct fault_tool *tool, struct sim_world *world,
 			 const struct run_options *run, bool has_stream,
 			 const sigset_t *before, pid_t *pid)
@@ -258,8 +260,10 @@ static int run_program(const struct fault_tool *tool,
 			       &before, &pid);
 	if (failed) {
 		sim_world_close(world);
-		snprintf(error, sizeof(error), "cannot run '%.100s': %s",
-			 run->program[0], strerror(failed));
+		snprintf(error, sizeof(error), "%s '%.100s': %s",
+			 failed < 0 ? "cannot show /dev and /sys/class to"
+				    : "cannot run",
+			 run->program[0], strerror(abs(failed)));
 		return tool_refuse(error);
 	}
 	status = wait_for(pid);

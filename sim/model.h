@@ -106,6 +106,7 @@ struct sim_model {
 	uint8_t recv_prot_status; /* of a receive with a bad sge; 0: LOC_PROT */
 	bool recv_says_grh;	  /* in every completion of a receive */
 	bool retry_7_is_forever;
+	bool takes_any_length;	   /* over max_msg_sz */
 	bool loses_long_datagrams; /* sender SUCCESS; else LOC_LEN_ERR */
 	bool rereg_keeps_range;
 	bool errors_say_send;	 /* opcode of a failed completion */

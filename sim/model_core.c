@@ -44,7 +44,15 @@ int sim_model_check_qp(const struct sim_qp_request *request)
 	const struct ibv_qp_init_attr *attr = request->attr;
 	const struct ibv_qp_cap *cap = &attr->cap;
 	uint32_t max_wr = (uint32_t)model->attr.max_qp_wr;
+	/* 2.7: others are unknown to the core, before any driver sees them. */
+	const uint32_t core_types =
+		1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD |
+		1u << IBV_QPT_RAW_PACKET | 1u << IBV_QPT_XRC_SEND |
+		1u << IBV_QPT_XRC_RECV;
 
+	if (!(core_types >> (attr->qp_type & 31) & 1) &&
+	    attr->qp_type != IBV_QPT_DRIVER)
+		return -EINVAL;
 	if (attr->qp_type > 31u || !(model->qp_types >> attr->qp_type & 1)) {
 		sim_diag(model->name, "2.7: no such queue pairs here",
 			 "create_qp refused: type %d", attr->qp_type);

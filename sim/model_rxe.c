@@ -162,6 +162,7 @@ static const struct sim_model rxe = {
 	.recv_prot_status = IBV_WC_LOC_QP_OP_ERR,
 	.recv_says_grh = true,
 	.retry_7_is_forever = true,
+	.takes_any_length = true,
 	.loses_long_datagrams = true,
 	.errors_say_send = true,
 	.init_host = init_host,

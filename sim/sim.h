@@ -102,9 +102,9 @@ int sim_world_host(const struct sim_world *world);
 /*
  * Show `host`'s device to this process, and to those it starts, where programs
  * look past libibverbs: /dev/infiniband and /sys/class/infiniband*, in a mount
- * namespace of their own. 0 and nothing done without the permission to make
- * one; after any other error the process is not fit to go on. Call it with one
- * thread, between fork and exec.
+ * namespace of their own. What we may not do, or what has no place (no /sys),
+ * is left out and 0; after any other error the process is not fit to go on.
+ * Call it with one thread, between fork and exec.
  */
 int sim_world_surround(const struct sim_world *world, int host);
 

@@ -34,7 +34,9 @@ int sim_srq_create(struct sim_ctx *ctx, const struct sim_srq_config *config,
 {
 	struct sim_world *w = ctx->world;
 	const struct sim_model *model = sim_model_of(sim_host_of(w, ctx->host));
-	struct sim_ring_request want = {sim_round_up(config->attr.max_wr),
+	uint32_t granted =
+		model->grant(sim_host_of(w, ctx->host), config->attr.max_wr);
+	struct sim_ring_request want = {granted ? granted : 1,
 					config->attr.max_sge
 						? config->attr.max_sge
 						: 1,

@@ -53,21 +53,35 @@ static int bind_back(int old, const char *name, const char *to)
 		rc = make_empty(to);
 	snprintf(from, sizeof(from), "/proc/self/fd/%d/%s", old, name);
 	if (!rc && mount(from, to, NULL, MS_BIND | MS_REC, NULL) != 0)
-		rc = -errno;
+		rc = errno == ENOENT ? 0 : -errno; /* gone meanwhile */
 	return rc;
 }
 
-/* Cover `path`; only entries whose name begins with "infiniband" are lost. */
+/* Whatever is mounted on `path` from here on stays with us. In a chroot the
+ * root is no mount, but `path` may be one. */
+static bool make_private(const char *path)
+{
+	return mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0 ||
+	       mount(NULL, path, NULL, MS_REC | MS_SLAVE, NULL) == 0;
+}
+
+/* Cover `path`; only entries whose name begins with "infiniband" are lost.
+ * 1: there is no such directory, or we may not; nothing was done. */
 static int cover(const char *path)
 {
-	int old = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
-	DIR *dir = old < 0 ? NULL : fdopendir(old);
 	char to[PATH_MAX];
+	int old, rc = 0;
+	DIR *dir;
 
-	if (!dir)
-		return -errno;
-	if (mount("verbena", path, "tmpfs", MS_NOSUID, "mode=755") != 0)
-		rc = -errno;
+	if (!make_private(path))
+		return 1;
+	old = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dir = old < 0 ? NULL : fdopendir(old);
+	if (!dir || mount("verbena", path, "tmpfs", MS_NOSUID, "mode=755")) {
+		rc = 1;
+		if (!dir && old >= 0)
+			close(old);
+	}
 	for (struct dirent *at; !rc && (at = readdir(dir));) {
 		if (!strcmp(at->d_name, ".") || !strcmp(at->d_name, "..") ||
 		    !strncmp(at->d_name, "infiniband", 10))
@@ -75,7 +89,8 @@ static int cover(const char *path)
 		snprintf(to, sizeof(to), "%s/%s", path, at->d_name);
 		rc = bind_back(old, at->d_name, to);
 	}
-	closedir(dir);
+	if (dir)
+		closedir(dir);
 	return rc;
 }
 
@@ -166,7 +181,8 @@ static void put_port(int *rc, const struct sim_host *host, const char *device,
 	rate_text(attr, rate);
 	put(rc, dir, "state", is_up ? "4: ACTIVE" : "1: DOWN");
 	put(rc, dir, "phys_state", is_up ? "5: LinkUp" : "3: Disabled");
-	put(rc, dir, "link_layer", "%s", layers[attr->link_layer % 3]);
+	put(rc, dir, "link_layer", "%s",
+	    attr->link_layer < 3 ? layers[attr->link_layer] : layers[0]);
 	put(rc, dir, "rate", "%s", rate);
 	put(rc, dir, "lid", "0x%x", host->port[index].lid);
 	put(rc, dir, "lid_mask_count", "%d", attr->lmc);
@@ -201,28 +217,48 @@ static void put_device(int *rc, const struct sim_host *host)
 		put_port(rc, host, model->device_name, i);
 }
 
+static int show_node(void)
+{
+	int rc = cover("/dev");
+
+	if (rc)
+		return rc > 0 ? 0 : rc;
+	/* Programs ask only whether it is a character device they may use. */
+	if (mkdir("/dev/infiniband", 0755) != 0)
+		return -errno;
+	rc = make_empty(NODE);
+	if (!rc && mount("/dev/null", NODE, NULL, MS_BIND, NULL) != 0)
+		rc = -errno;
+	return rc;
+}
+
+static int show_sysfs(const struct sim_host *host)
+{
+	int rc = cover("/sys/class");
+
+	if (rc)
+		return rc > 0 ? 0 : rc;
+	put_device(&rc, host);
+	return rc;
+}
+
 int sim_world_surround(const struct sim_world *w, int host)
 {
+	char *folder;
 	mode_t mask;
 	int rc;
 
 	if (unshare(CLONE_NEWNS) != 0)
 		return errno == EPERM ? 0 : -errno;
-	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
-		return -errno;
+	folder = getcwd(NULL, 0);
 	mask = umask(022);
-	rc = cover("/dev");
-	/* Programs ask only whether it is a character device they may use. */
-	if (!rc && mkdir("/dev/infiniband", 0755) != 0)
-		rc = -errno;
+	rc = show_node();
 	if (!rc)
-		rc = make_empty(NODE);
-	if (!rc && mount("/dev/null", NODE, NULL, MS_BIND, NULL) != 0)
-		rc = -errno;
-	if (!rc)
-		rc = cover("/sys/class");
-	if (!rc)
-		put_device(&rc, &w->seg->host[host]);
+		rc = show_sysfs(&w->seg->host[host]);
 	umask(mask);
+	/* It may be one that was covered. */
+	if (!rc && folder && chdir(folder) != 0)
+		rc = -errno;
+	free(folder);
 	return rc;
 }

@@ -98,9 +98,9 @@ Test(tool, a_program_sees_the_emulated_devices_node_and_sysfs)
 {
 	struct rig_output before, out, after;
 
-	rig_shell(&out, "unshare -m true");
+	rig_shell(&out, "unshare -m true && ls -d /sys/class");
 	if (out.status != 0)
-		SKIP("no permission to make a mount namespace");
+		SKIP("no mount namespace, or no sysfs: %s", out.text);
 	rig_shell(&before, "ls /dev /sys/class");
 	rig_shell(&out,
 		  "$VERBENA run -w %s -- sh -c '"
@@ -118,6 +118,33 @@ Test(tool, a_program_sees_the_emulated_devices_node_and_sysfs)
 		  "/dev/null\n/dev/shm\n/sys/class/net/lo\n");
 	rig_shell(&after, "ls /dev /sys/class");
 	CHECK(!strcmp(before.text, after.text), "%s", after.text);
+}
+
+/* The root is then no mount point, and nothing of it can be covered. */
+Test(tool, run_works_in_a_chroot_and_without_sysfs)
+{
+	static const char *const grounds[] = {
+		"mount -t tmpfs t /mnt && cd /mnt && mkdir r r/proc r/dev && "
+		"for d in bin sbin lib lib64 usr etc; do "
+		"[ -L /$d ] && cp -d /$d r/ || { [ -d /$d ] && mkdir r/$d && "
+		"mount --rbind /$d r/$d; } || true; done; "
+		"mount -t proc p r/proc && mount --rbind /dev r/dev && "
+		"mkdir -p r$BUILD && mount --bind $BUILD r$BUILD && "
+		"chroot r $VERBENA",
+		"umount -l /sys; $VERBENA",
+	};
+
+	for (int i = 0; i < 2; i++) {
+		struct rig_output out;
+
+		rig_shell(&out, "unshare -m true");
+		if (out.status != 0)
+			SKIP("no permission to make a mount namespace");
+		rig_shell(&out, "unshare -m sh -c '%s run -w %s -- echo ran'",
+			  grounds[i], rig_name());
+		CHECK(out.status == 0 && !strcmp(out.text, "ran\n"),
+		      "ground %d: %d, %s", i, out.status, out.text);
+	}
 }
 
 Test(tool, a_line_that_never_fired_makes_the_run_say_so)

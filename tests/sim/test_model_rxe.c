@@ -64,6 +64,9 @@ Test(rxe, refuses_what_it_lacks)
 	init.send_cq = init.recv_cq = rig.end[0].cq;
 	CHECK(!ibv_create_qp(rig.end[0].pd, &init) && errno == EOPNOTSUPP,
 	      "XRC: errno %d", errno);
+	init.qp_type = (enum ibv_qp_type)7; /* unknown to the core */
+	CHECK(!ibv_create_qp(rig.end[0].pd, &init) && errno == EINVAL,
+	      "type 7: errno %d", errno);
 	init.qp_type = IBV_QPT_RC;
 	init.cap.max_inline_data = 513;
 	CHECK(!ibv_create_qp(rig.end[0].pd, &init) && errno == EINVAL,
