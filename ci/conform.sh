@@ -9,15 +9,16 @@ work=$(mktemp -d)
 world=conform$$
 port=$((20000 + $$ % 20000))
 server=
+client=
 clean() {
-	[ -n "$server" ] && kill "$server" 2>/dev/null
+	kill $server $client 2>/dev/null
 	wait
 	rm -rf "$work"
 }
 trap clean EXIT
 trap 'exit 1' HUP INT TERM
 export VERBENA_QUIET=1
-on="timeout 60 $verbena run -w $world --"
+on="timeout -k 5 60 $verbena run -w $world --"
 : >"$work/rows"
 
 verdict() { # suite case pass|fail|skip [reason]
@@ -32,6 +33,16 @@ verdict() { # suite case pass|fail|skip [reason]
 	esac
 }
 
+# In the background, because a signal is only seen while waiting.
+client() {
+	$on "$@" >"$work/client" 2>&1 &
+	client=$!
+	wait $client
+	set -- $?
+	client=
+	return $1
+}
+
 # Two ends of one program, the second told where the first is. It starts anew
 # while the first is not listening yet.
 pair() { # suite result case program arguments…
@@ -41,7 +52,7 @@ pair() { # suite result case program arguments…
 	$on "$@" -p $port >"$work/server" 2>&1 &
 	server=$!
 	tries=50
-	until $on "$@" -p $port 127.0.0.1 >"$work/client" 2>&1; do
+	until client "$@" -p $port 127.0.0.1; do
 		tries=$((tries - 1))
 		[ $tries -gt 0 ] && grep -qE \
 			"Couldn.t connect to 127|Connection refused" \
@@ -62,8 +73,7 @@ alone() { # suite result program arguments…
 	shift 2
 	: >"$work/server"
 	ended=fail
-	$on "$@" >"$work/client" 2>&1 && grep -qE "$result" "$work/client" &&
-		ended=pass
+	client "$@" && grep -qE "$result" "$work/client" && ended=pass
 	verdict "$suite" "$*" $ended
 }
 
@@ -149,7 +159,7 @@ qperf() {
 		ver_rc_fetch_add uc_bw uc_bi_bw uc_lat uc_rdma_write_bw \
 		uc_rdma_write_lat uc_rdma_write_poll_lat ud_bw ud_bi_bw ud_lat
 	do
-		$on qperf -lp $port 127.0.0.1 -t 1 $test >"$work/client" 2>&1 &&
+		client qperf -lp $port 127.0.0.1 -t 1 $test &&
 			grep -qE '(bw|latency|msg_rate) += +[1-9]' \
 				"$work/client" && ended=pass || ended=fail
 		verdict qperf $test $ended
