@@ -367,13 +367,20 @@ int fault_scenario_run(const struct fault_tool *tool,
 
 	if (rc)
 		return rc;
-	rc = open_world(plan, name, &world, error);
-	if (rc)
-		return rc;
-	memset(run, 0, sizeof(*run));
 	rc = open_watch(&watch);
-	if (!rc)
-		rc = run_endpoints(tool, plan, name, &watch, run);
+	if (rc) {
+		snprintf(error, FAULT_ERROR_MAX, "cannot watch for signals: %s",
+			 strerror(-rc));
+		return rc;
+	}
+	/* From here on a signal waits until the world can be removed. */
+	rc = open_world(plan, name, &world, error);
+	if (rc) {
+		close_watch(&watch);
+		return rc;
+	}
+	memset(run, 0, sizeof(*run));
+	rc = run_endpoints(tool, plan, name, &watch, run);
 	sim_world_reap(world, 0);
 	memcpy(faults, sim_world_faults(world, &count),
 	       sizeof(*faults) * SIM_FAULT_MAX);
