@@ -122,7 +122,7 @@ void sim_strike_bytes(struct delivery *d)
 	struct sim_fault *fault;
 	uint64_t ordinal;
 
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2 && sim_is_struck(d); i++)
 		while ((fault = take_fault(d, effects[i], &ordinal)))
 			sim_tap_fired(fault, ordinal, poke(d, fault));
 }

@@ -27,6 +27,9 @@ int sim_mr_reg(struct sim_ctx *ctx, const struct sim_mr_request *request,
 /* On return no delivery uses the region any more. */
 int sim_mr_dereg(struct sim_ctx *ctx, uint32_t mr);
 
+/* The live region or window whose key this is, or NULL. */
+struct sim_mr *sim_mr_by_key(struct sim_world *w, uint32_t key);
+
 /* The region that `key` names, if it lies in `pd`, spans the range and allows
  * `access`; else NULL. The result is good while the caller holds a lock of a
  * queue pair of that process: dereg waits for those. */
@@ -145,6 +148,8 @@ int sim_qp_create(struct sim_ctx *ctx, const struct sim_qp_config *config,
 int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 		  const struct ibv_qp_attr *attr, int mask);
 int sim_qp_destroy(struct sim_ctx *ctx, uint32_t qp);
+/* An asynchronous event of the queue pair, if its device has such. */
+void sim_qp_raise(struct sim_world *w, const struct sim_qp *qp, int event);
 /* For the reaper: the rings of one that died half made or half gone. */
 void sim_qp_free_rings(struct sim_world *w, struct sim_qp *qp);
 /* The queue pair with a 24-bit number, or NULL. */

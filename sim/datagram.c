@@ -92,7 +92,7 @@ static void deliver_to(struct delivery *d, struct sim_qp *peer)
 	if (recv && recv->len >= len + GRH_BYTES) {
 		bool is_filled = fill(d, recv);
 
-		if (is_filled && (d->wqe->tx_mask | d->wqe->rx_mask))
+		if (is_filled)
 			sim_strike_bytes(d);
 		d->len = len + GRH_BYTES;
 		sim_push_recv_cqe(d, recv,

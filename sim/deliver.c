@@ -64,11 +64,6 @@ bool sim_is_opcode(unsigned opcode)
 	return sim_op_of(opcode) != NULL;
 }
 
-uint8_t sim_vendor_err(const struct sim_model *model, uint8_t status)
-{
-	return model->vendor_err ? model->vendor_err[status] : 0;
-}
-
 /* --- ending the head of the send queue ---------------------------------- */
 
 static void push_send_cqe(struct delivery *d, uint32_t index,
@@ -229,9 +224,24 @@ bool sim_no_answer(struct delivery *d)
 	return false;
 }
 
+bool sim_copy_failed(struct delivery *d, enum sim_copy_result why)
+{
+	if (why == SIM_COPY_GONE)
+		return sim_no_answer(d);
+	sim_fail_sender(d, why == SIM_COPY_REFUSED ? IBV_WC_FATAL_ERR
+						   : IBV_WC_LOC_PROT_ERR);
+	return false;
+}
+
 bool sim_no_receive(struct delivery *d)
 {
-	if (d->model->no_recv(d->qp) != SIM_NO_RECV_RNR)
+	enum sim_no_recv what = d->model->no_recv(d->qp);
+
+	if (d->srq && what != SIM_NO_RECV_DROP)
+		atomic_store(&d->srq->has_waiters, 1);
+	sim_close_recv(d);
+	sim_unlock(&d->peer->rq_lock);
+	if (what != SIM_NO_RECV_RNR)
 		return sim_no_answer(d);
 	await_receiver(d);
 	return false;
@@ -295,10 +305,8 @@ bool sim_takes_messages(struct delivery *d)
 	if (d->model->psn_ok && !d->model->psn_ok(d->host, d->qp, peer))
 		return false;
 	/* 5.8: the first message tells a responder that it is connected. */
-	if (state == IBV_QPS_RTR && !atomic_exchange(&peer->is_met, 1) &&
-	    sim_raises(d->model, IBV_EVENT_COMM_EST))
-		sim_async(d->w, peer->async_channel, peer->cookie,
-			  IBV_EVENT_COMM_EST);
+	if (state == IBV_QPS_RTR && !atomic_exchange(&peer->is_met, 1))
+		sim_qp_raise(d->w, peer, IBV_EVENT_COMM_EST);
 	return true;
 }
 

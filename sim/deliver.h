@@ -71,6 +71,12 @@ static inline uint64_t sim_delivery_now(struct delivery *d)
 	return d->now_ns;
 }
 
+/* Has a line of the plan claimed this message? */
+static inline bool sim_is_struck(const struct delivery *d)
+{
+	return (d->wqe->tx_mask | d->wqe->rx_mask) != 0;
+}
+
 static inline bool sim_is_reliable(const struct sim_qp *qp)
 {
 	return qp->type == IBV_QPT_RC || qp->type == IBV_QPT_XRC_SEND;
@@ -80,9 +86,11 @@ static inline bool sim_is_reliable(const struct sim_qp *qp)
 void sim_end_head(struct delivery *d, enum ibv_wc_status status);
 void sim_fail_sender(struct delivery *d, enum ibv_wc_status status);
 bool sim_no_answer(struct delivery *d);
+/* A copy failed, and not for the responder's memory. */
+bool sim_copy_failed(struct delivery *d, enum sim_copy_result why);
+/* No receive is posted. Its queue's locks are held, and released. */
 bool sim_no_receive(struct delivery *d);
 void sim_await_ack(struct delivery *d);
-uint8_t sim_vendor_err(const struct sim_model *model, uint8_t status);
 /* With the peer's receive lock held: is it up, and connected to us? */
 bool sim_takes_messages(struct delivery *d);
 bool sim_reaches(const struct sim_host *from, const struct sim_av *av,

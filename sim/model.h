@@ -127,14 +127,16 @@ struct sim_model {
 /*
  * What the kernel's core and every InfiniBand-like card share, for the slots
  * above: memory registration (3.1), the model's own queue pair types and limits
- * (2.2, 2.7, 2.9), attributes of modify_qp (3.1), receives from INIT on, RNR
- * for RC (5.3).
+ * (2.2, 2.7, 2.9), attributes of modify_qp (3.1), opcodes at post (3.5),
+ * receives from INIT on, RNR for RC (5.3).
  */
 int sim_model_check_mr(const struct sim_host *host, uint64_t addr,
 		       uint64_t length, uint32_t access);
 int sim_model_check_qp(const struct sim_qp_request *request);
 int sim_model_check_modify(const struct sim_host *host, const struct sim_qp *qp,
 			   const struct ibv_qp_attr *attr, int mask);
+int sim_model_check_send(const struct sim_host *host, const struct sim_qp *qp,
+			 const struct ibv_send_wr *wr, uint64_t len);
 enum ibv_qp_state sim_model_recv_from(const struct sim_host *host);
 enum sim_no_recv sim_model_no_recv(const struct sim_qp *qp);
 bool sim_model_psn_ok(const struct sim_host *host, const struct sim_qp *from,
@@ -147,6 +149,12 @@ void sim_model_init_host(struct sim_host *host, uint64_t guid);
 static inline bool sim_raises(const struct sim_model *model, int event)
 {
 	return model->events >> event & 1;
+}
+
+static inline uint8_t sim_vendor_err(const struct sim_model *model,
+				     uint8_t status)
+{
+	return model->vendor_err ? model->vendor_err[status] : 0;
 }
 
 /* Registers a model; ends its file. */

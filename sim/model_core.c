@@ -106,6 +106,19 @@ int sim_model_check_modify(const struct sim_host *host, const struct sim_qp *qp,
 	return 0;
 }
 
+int sim_model_check_send(const struct sim_host *host, const struct sim_qp *qp,
+			 const struct ibv_send_wr *wr, uint64_t len)
+{
+	(void)len;
+	if (sim_is_opcode(wr->opcode))
+		return 0;
+	sim_diag(sim_model_of(host)->name,
+		 "3.5: numbers outside the table are refused at post",
+		 "post_send refused on qp 0x%x: opcode %d", qp->qp_num,
+		 wr->opcode);
+	return -EINVAL;
+}
+
 enum ibv_qp_state sim_model_recv_from(const struct sim_host *host)
 {
 	(void)host;

@@ -54,19 +54,6 @@ static int check_queue(const char *kind)
 	return 0;
 }
 
-static int check_send(const struct sim_host *host, const struct sim_qp *qp,
-		      const struct ibv_send_wr *wr, uint64_t len)
-{
-	(void)host;
-	(void)len;
-	if (sim_is_opcode(wr->opcode))
-		return 0;
-	sim_diag(NAME, "3.5: numbers outside the table are refused at post",
-		 "post_send refused on qp 0x%x: opcode %d", qp->qp_num,
-		 wr->opcode);
-	return -EINVAL;
-}
-
 static uint32_t grant(const struct sim_host *host, uint32_t asked)
 {
 	(void)host;
@@ -197,7 +184,7 @@ static const struct sim_model mlx5 = {
 	.check_mr = sim_model_check_mr,
 	.check_queue = check_queue,
 	.check_modify = sim_model_check_modify,
-	.check_send = check_send,
+	.check_send = sim_model_check_send,
 	.grant = grant,
 	.recv_from = sim_model_recv_from,
 	.no_recv = sim_model_no_recv,

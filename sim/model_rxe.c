@@ -21,13 +21,10 @@
 static int check_send(const struct sim_host *host, const struct sim_qp *qp,
 		      const struct ibv_send_wr *wr, uint64_t len)
 {
-	(void)host;
-	(void)len;
-	if (!sim_is_opcode(wr->opcode)) {
-		sim_diag(NAME, "3.5", "post_send refused on qp 0x%x: opcode %d",
-			 qp->qp_num, wr->opcode);
-		return -EINVAL;
-	}
+	int rc = sim_model_check_send(host, qp, wr, len);
+
+	if (rc)
+		return rc;
 	if ((wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
 	     wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) &&
 	    wr->wr.atomic.remote_addr % 8 != 0) {

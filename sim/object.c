@@ -192,18 +192,24 @@ static bool spans(const struct sim_mr *mr, const struct sim_sge *range,
 	       range->addr - mr->iova <= mr->length - range->length;
 }
 
+struct sim_mr *sim_mr_by_key(struct sim_world *w, uint32_t key)
+{
+	uint32_t slot = key >> 12;
+	struct sim_mr *mr = slot < SIM_MR_MAX ? &w->seg->mr[slot] : NULL;
+
+	if (!mr ||
+	    !atomic_load_explicit(&mr->object.handle, memory_order_acquire) ||
+	    mr->key != key)
+		return NULL;
+	return mr;
+}
+
 const struct sim_mr *sim_mr_check(struct sim_world *w, uint32_t pd,
 				  const struct sim_sge *range, uint32_t access)
 {
-	uint32_t slot = range->lkey >> 12;
-	const struct sim_mr *mr;
+	const struct sim_mr *mr = sim_mr_by_key(w, range->lkey);
 
-	if (slot >= SIM_MR_MAX)
-		return NULL;
-	mr = &w->seg->mr[slot];
-	if (atomic_load_explicit(&mr->object.handle, memory_order_acquire) ==
-		    0 ||
-	    mr->kind != SIM_MR_REGION || mr->key != range->lkey || mr->pd != pd)
+	if (!mr || mr->kind != SIM_MR_REGION || mr->pd != pd)
 		return NULL;
 	return spans(mr, range, access) ? mr : NULL;
 }
@@ -222,18 +228,12 @@ const struct sim_mr *sim_mr_check_remote(struct sim_world *w,
 					 const struct sim_sge *range,
 					 uint32_t access)
 {
-	uint32_t slot = range->lkey >> 12;
-	uint32_t pd = qp->pd;
-	const struct sim_mr *mr;
+	const struct sim_mr *mr = sim_mr_by_key(w, range->lkey);
 
-	if (slot >= SIM_MR_MAX)
-		return NULL;
-	mr = &w->seg->mr[slot];
-	if (!atomic_load_explicit(&mr->object.handle, memory_order_acquire) ||
-	    mr->key != range->lkey || mr->object.proc != qp->object.proc)
+	if (!mr || mr->object.proc != qp->object.proc)
 		return NULL;
 	/* An XRC target has no domain of its own; its XRC domain vouches. */
-	if (qp->type != IBV_QPT_XRC_RECV && mr->pd != pd)
+	if (qp->type != IBV_QPT_XRC_RECV && mr->pd != qp->pd)
 		return NULL;
 	if (mr->kind != SIM_MR_REGION && !is_window_ok(w, mr, qp))
 		return NULL;

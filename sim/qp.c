@@ -235,9 +235,7 @@ static void flush_ring(struct sim_world *w, struct sim_qp *qp, bool is_recv)
 			.status = IBV_WC_WR_FLUSH_ERR,
 			.opcode = is_recv ? IBV_WC_RECV : IBV_WC_SEND,
 			.vendor_err =
-				model->vendor_err
-					? model->vendor_err[IBV_WC_WR_FLUSH_ERR]
-					: 0,
+				sim_vendor_err(model, IBV_WC_WR_FLUSH_ERR),
 			.is_recv = is_recv,
 		};
 
@@ -354,23 +352,22 @@ static int check_modify(struct sim_ctx *ctx, const struct sim_qp *qp,
 	return model->check_modify(host, qp, attr, mask);
 }
 
+void sim_qp_raise(struct sim_world *w, const struct sim_qp *qp, int event)
+{
+	if (sim_raises(sim_model_of(sim_host_of(w, qp->object.host)), event))
+		sim_async(w, qp->async_channel, qp->cookie, event);
+}
+
 /* Events of a state that was asked for (5.8). What was started is finished
  * when SQD is entered, because sends run in the poster's call. */
 static void tell_state(struct sim_world *w, struct sim_qp *qp,
 		       const struct ibv_qp_attr *attr, int mask)
 {
-	const struct sim_model *model =
-		sim_model_of(sim_host_of(w, qp->object.host));
-
 	if (attr->qp_state == IBV_QPS_SQD &&
-	    sim_raises(model, IBV_EVENT_SQ_DRAINED) &&
 	    (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr->en_sqd_async_notify)
-		sim_async(w, qp->async_channel, qp->cookie,
-			  IBV_EVENT_SQ_DRAINED);
-	if (attr->qp_state == IBV_QPS_ERR && qp->srq &&
-	    sim_raises(model, IBV_EVENT_QP_LAST_WQE_REACHED))
-		sim_async(w, qp->async_channel, qp->cookie,
-			  IBV_EVENT_QP_LAST_WQE_REACHED);
+		sim_qp_raise(w, qp, IBV_EVENT_SQ_DRAINED);
+	if (attr->qp_state == IBV_QPS_ERR && qp->srq)
+		sim_qp_raise(w, qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
 /* The kernel's uverbs layer drops what the other half of XRC has (programs

@@ -69,11 +69,7 @@ static bool copy_failed(struct delivery *d, enum sim_copy_result why,
 	if (!is_local && why != SIM_COPY_GONE && why != SIM_COPY_REFUSED)
 		return refuse(d, IBV_WC_REM_ACCESS_ERR);
 	sim_unlock(&d->peer->rq_lock);
-	if (why == SIM_COPY_GONE)
-		return sim_no_answer(d);
-	sim_fail_sender(d, why == SIM_COPY_REFUSED ? IBV_WC_FATAL_ERR
-						   : IBV_WC_LOC_PROT_ERR);
-	return false;
+	return sim_copy_failed(d, why);
 }
 
 static bool local_failed(struct delivery *d, enum ibv_wc_status status)
@@ -106,8 +102,7 @@ static bool do_write(struct delivery *d, const struct sim_span *remote)
 		sim_close_recv(d);
 		return copy_failed(d, copied, copied == SIM_COPY_BAD_SOURCE);
 	}
-	if (d->wqe->tx_mask | d->wqe->rx_mask)
-		sim_strike_bytes(d);
+	sim_strike_bytes(d);
 	tell_receiver(d);
 	sim_unlock(&d->peer->rq_lock);
 	sim_end_head(d, IBV_WC_SUCCESS);
@@ -126,8 +121,7 @@ static bool do_read(struct delivery *d, const struct sim_span *remote)
 	copied = sim_copy_data(d);
 	if (copied != SIM_COPY_OK)
 		return copy_failed(d, copied, copied == SIM_COPY_BAD_TARGET);
-	if (d->wqe->tx_mask | d->wqe->rx_mask)
-		sim_strike_bytes(d);
+	sim_strike_bytes(d);
 	sim_unlock(&d->peer->rq_lock);
 	sim_end_head(d, IBV_WC_SUCCESS);
 	return true;
@@ -179,8 +173,7 @@ static bool do_atomic(struct delivery *d, const struct sim_span *remote)
 	if (copied != SIM_COPY_OK)
 		return copy_failed(d, copied, true);
 	d->len = 8;
-	if (d->wqe->tx_mask | d->wqe->rx_mask)
-		sim_strike_bytes(d);
+	sim_strike_bytes(d);
 	sim_unlock(&d->peer->rq_lock);
 	sim_end_head(d, IBV_WC_SUCCESS);
 	return true;
@@ -193,10 +186,6 @@ static bool has_receive(struct delivery *d, bool *goes_on)
 		return true;
 	if (sim_open_recv(d) && sim_recv_head(d))
 		return true;
-	if (d->srq)
-		atomic_store(&d->srq->has_waiters, 1);
-	sim_close_recv(d);
-	sim_unlock(&d->peer->rq_lock);
 	*goes_on = sim_no_receive(d);
 	return false;
 }
@@ -213,7 +202,7 @@ bool sim_meet_remote(struct delivery *d)
 		return sim_no_answer(d);
 	}
 	sim_tap_arrival(d);
-	if (d->wqe->tx_mask | d->wqe->rx_mask) {
+	if (sim_is_struck(d)) {
 		if (sim_strike_drop(d, &goes_on))
 			return goes_on;
 		if (d->op->class == SIM_OP_WRITE)

@@ -129,12 +129,11 @@ void sim_fail_responder(struct delivery *d, int event)
 	atomic_store(&peer->state, IBV_QPS_ERR);
 	sim_rq_flush(d->w, peer);
 	d->failed = peer;
-	if (event && sim_raises(d->model, event))
-		sim_async(d->w, peer->async_channel, peer->cookie, event);
+	if (event)
+		sim_qp_raise(d->w, peer, event);
 	/* 5.2, rule 6: it holds no request of the shared queue. */
-	if (peer->srq && sim_raises(d->model, IBV_EVENT_QP_LAST_WQE_REACHED))
-		sim_async(d->w, peer->async_channel, peer->cookie,
-			  IBV_EVENT_QP_LAST_WQE_REACHED);
+	if (peer->srq)
+		sim_qp_raise(d->w, peer, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
 /*
@@ -178,11 +177,7 @@ static bool copy_failed(struct delivery *d, struct sim_wqe *recv,
 	}
 	sim_close_recv(d);
 	sim_unlock(&d->peer->rq_lock);
-	if (why == SIM_COPY_GONE)
-		return sim_no_answer(d);
-	sim_fail_sender(d, why == SIM_COPY_REFUSED ? IBV_WC_FATAL_ERR
-						   : IBV_WC_LOC_PROT_ERR);
-	return false;
+	return sim_copy_failed(d, why);
 }
 
 static void invalidate_remote(struct delivery *d)
@@ -215,13 +210,12 @@ static bool fill_receive(struct delivery *d, struct sim_wqe *recv)
 		copied = sim_copy_data(d);
 	if (copied != SIM_COPY_OK)
 		return copy_failed(d, recv, copied);
-	if (d->wqe->tx_mask | d->wqe->rx_mask)
-		sim_strike_bytes(d);
+	sim_strike_bytes(d);
 	invalidate_remote(d);
 	sim_push_recv_cqe(d, recv, IBV_WC_SUCCESS, 0);
 	sim_close_recv(d);
 	sim_unlock(&peer->rq_lock);
-	if ((d->wqe->tx_mask | d->wqe->rx_mask) && sim_wants_duplicate(d))
+	if (sim_is_struck(d) && sim_wants_duplicate(d))
 		return true;
 	sim_end_head(d, IBV_WC_SUCCESS);
 	return true;
@@ -250,21 +244,12 @@ bool sim_meet_receive(struct delivery *d)
 	if (!sim_open_recv(d))
 		return no_queue(d);
 	recv = sim_recv_head(d);
-	if (!recv && d->model->no_recv(d->qp) != SIM_NO_RECV_DROP) {
-		if (d->srq)
-			atomic_store(&d->srq->has_waiters, 1);
-		sim_close_recv(d);
-		sim_unlock(&peer->rq_lock);
+	if (!recv && d->model->no_recv(d->qp) != SIM_NO_RECV_DROP)
 		return sim_no_receive(d);
-	}
 	sim_tap_arrival(d);
-	if (d->wqe->tx_mask | d->wqe->rx_mask) {
+	if (sim_is_struck(d)) {
 		/* Lost before it takes a receive, which stays. */
-		struct sim_srq *srq = d->srq;
-
-		d->srq = NULL;
-		if (srq)
-			sim_unlock(&srq->lock);
+		sim_close_recv(d);
 		if (sim_strike_drop(d, &goes_on))
 			return goes_on;
 		sim_strike_length(d);
@@ -272,11 +257,8 @@ bool sim_meet_receive(struct delivery *d)
 			return no_queue(d);
 		recv = sim_recv_head(d);
 	}
-	if (!recv) {
-		sim_close_recv(d);
-		sim_unlock(&peer->rq_lock);
+	if (!recv)
 		return sim_no_receive(d);
-	}
 	if (d->len < d->wqe->len)
 		sim_cut_spans(d->from, &d->from_count, d->len);
 	return fill_receive(d, recv);

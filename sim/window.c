@@ -65,14 +65,10 @@ int sim_mw_dealloc(struct sim_ctx *ctx, uint32_t handle)
 
 bool sim_invalidate(struct sim_world *w, const struct sim_qp *qp, uint32_t rkey)
 {
-	uint32_t slot = rkey >> 12;
-	struct sim_mr *mw;
+	struct sim_mr *mw = sim_mr_by_key(w, rkey);
 
-	if (slot >= SIM_MR_MAX)
-		return false;
-	mw = &w->seg->mr[slot];
-	if (!atomic_load(&mw->object.handle) || mw->key != rkey ||
-	    mw->kind != SIM_MR_WINDOW_2 || !mw->region || mw->pd != qp->pd)
+	if (!mw || mw->kind != SIM_MR_WINDOW_2 || !mw->region ||
+	    mw->pd != qp->pd)
 		return false;
 	unbind(w, mw);
 	return true;
