@@ -217,9 +217,6 @@ static int enter(const struct run_options *run, const struct fault_plan *plan,
 {
 	struct sim_world_config config = {.name = run->world,
 					  .is_observer = true};
-	struct sim_fault faults[SIM_FAULT_MAX];
-	char *text = NULL;
-	int rc;
 
 	for (int host = 0; host < SIM_HOST_COUNT; host++)
 		config.model[host] = run->model ? run->model
@@ -228,15 +225,8 @@ static int enter(const struct run_options *run, const struct fault_plan *plan,
 					     : NULL;
 	if (run->host)
 		config.host = run->host[0] - 'a' + 1;
-	if (plan) {
-		text = fault_plan_print(plan);
-		config.plan_text = text ? text : "";
-		config.faults = faults;
-		config.fault_count = fault_plan_faults(plan, faults);
-	}
-	rc = sim_world_open(&config, world, error);
-	free(text);
-	return rc;
+	return plan ? fault_plan_open_world(plan, &config, world, error)
+		    : sim_world_open(&config, world, error);
 }
 
 static int run_program(const struct fault_tool *tool,

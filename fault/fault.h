@@ -87,6 +87,12 @@ bool fault_plan_has_stream(const struct fault_plan *plan);
 int fault_plan_faults(const struct fault_plan *plan,
 		      struct sim_fault faults[SIM_FAULT_MAX]);
 
+/* sim_world_open with this plan armed; the rest of `config` is the caller's. */
+int fault_plan_open_world(const struct fault_plan *plan,
+			  struct sim_world_config *config,
+			  struct sim_world **world,
+			  char error[FAULT_ERROR_MAX]);
+
 /*
  * The account of a run: each line armed -> reached -> fired -> effective, as a
  * table. Returns how many lines did not fire or had no effect.

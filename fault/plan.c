@@ -253,3 +253,21 @@ int fault_plan_faults(const struct fault_plan *plan,
 		faults[i] = plan->line[i].fault;
 	return plan->line_count;
 }
+
+int fault_plan_open_world(const struct fault_plan *plan,
+			  struct sim_world_config *config,
+			  struct sim_world **world, char error[FAULT_ERROR_MAX])
+{
+	struct sim_fault faults[SIM_FAULT_MAX];
+	char *text = fault_plan_print(plan);
+	int rc;
+
+	config->plan_text = text ? text : "";
+	config->faults = faults;
+	config->fault_count = fault_plan_faults(plan, faults);
+	rc = sim_world_open(config, world, error);
+	free(text);
+	config->plan_text = NULL;
+	config->faults = NULL;
+	return rc;
+}

@@ -336,9 +336,6 @@ static int open_world(const struct fault_plan *plan, char name[SIM_NAME_MAX],
 		      struct sim_world **world, char *error)
 {
 	struct sim_world_config config = {.name = name, .is_observer = true};
-	struct sim_fault faults[SIM_FAULT_MAX];
-	char *text = fault_plan_print(plan);
-	int rc;
 
 	/* What a replay that was killed may have left. */
 	sim_world_sweep("replay.");
@@ -346,12 +343,7 @@ static int open_world(const struct fault_plan *plan, char name[SIM_NAME_MAX],
 	for (int host = 0; host < SIM_HOST_COUNT; host++)
 		config.model[host] = plan->device[host][0] ? plan->device[host]
 							   : DEFAULT_MODEL;
-	config.plan_text = text ? text : "";
-	config.faults = faults;
-	config.fault_count = fault_plan_faults(plan, faults);
-	rc = sim_world_open(&config, world, error);
-	free(text);
-	return rc;
+	return fault_plan_open_world(plan, &config, world, error);
 }
 
 int fault_scenario_run(const struct fault_tool *tool,
