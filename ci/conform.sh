@@ -18,7 +18,8 @@ clean() {
 trap clean EXIT
 trap 'exit 1' HUP INT TERM
 export VERBENA_QUIET=1
-on="timeout -k 5 60 $verbena run -w $world --"
+as="timeout -k 5 60 $verbena run -w $world"
+on="$as --"
 : >"$work/rows"
 
 verdict() { # suite case pass|fail|skip [reason]
@@ -169,8 +170,9 @@ qperf() {
 	server=
 }
 
-pyverbs() { # model device
-	suite=pyverbs:$1
+pyverbs() { # suite model device modules…
+	suite=$1 model=$2 device=$3
+	shift 3
 	if [ ! -d /usr/share/doc/rdma-core/tests ]; then
 		verdict $suite all skip \
 			"python3-pyverbs is installed without its documents"
@@ -181,9 +183,10 @@ pyverbs() { # model device
 	find "$work/tests" -name '*.gz' -exec gunzip {} +
 	: >"$work/server"
 	# The distribution's own Python: only that one finds the bindings.
-	(cd "$work" && timeout 60 "$verbena" run -w $world -m $1 -- \
-		/usr/bin/python3 tests/run_tests.py --dev $2 -v) \
-		>"$work/client" 2>&1
+	on="$as -m $model --"
+	client env -C "$work" /usr/bin/python3 tests/run_tests.py \
+		--dev $device -v "$@"
+	on="$as --"
 	if ! grep -qE '^(OK|FAILED)' "$work/client"; then
 		verdict $suite "did not finish" fail
 		return
@@ -250,8 +253,14 @@ over_ucx() {
 utils
 perftest
 qperf
-pyverbs mlx5 mlx5_0
-pyverbs rxe rxe0
+for link in ib roce; do
+	pyverbs pyverbs:mlx5-$link mlx5,link=$link mlx5_0
+done
+pyverbs pyverbs:rxe rxe rxe0
+# The generic core once more, with counts of its own; raw packets are Ethernet's.
+pyverbs pyverbs:core mlx5,link=roce mlx5_0 tests.test_device tests.test_cq \
+	tests.test_qp tests.test_mr tests.test_cqex tests.test_qpex \
+	tests.test_addr tests.test_pd
 over_ucx
 [ -t 2 ] && printf '\r\033[K' >&2
 [ -s "$work/failures" ] && cat "$work/failures"
@@ -259,9 +268,9 @@ awk '
 !($1 in seen) { seen[$1]; order[++suites] = $1 }
 { count[$1, $2]++; bad += $2 == "fail" }
 END {
-	printf "%-15s %5s %5s %5s\n", "suite", "pass", "skip", "fail"
+	printf "%-18s %5s %5s %5s\n", "suite", "pass", "skip", "fail"
 	for (i = 1; i <= suites; i++)
-		printf "%-15s %5d %5d %5d\n", order[i], count[order[i], "pass"],
+		printf "%-18s %5d %5d %5d\n", order[i], count[order[i], "pass"],
 			count[order[i], "skip"], count[order[i], "fail"]
 	exit bad > 0
 }' "$work/rows"

@@ -26,7 +26,7 @@ int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
 	struct sim_cq *cq;
 	int rc;
 
-	if (depth < 1 || depth > (uint32_t)model->attr.max_cqe)
+	if (depth < 1 || depth > (uint32_t)host->attr.max_cqe)
 		return -EINVAL;
 	if (channel && !(ch = sim_channel_mine(w, channel)))
 		return -EINVAL;
@@ -96,12 +96,13 @@ int sim_cq_resize(struct sim_ctx *ctx, struct sim_cq *cq, uint32_t depth,
 		  uint32_t *granted)
 {
 	struct sim_world *w = ctx->world;
-	const struct sim_model *model = sim_model_of(sim_host_of(w, ctx->host));
+	const struct sim_host *host = sim_host_of(w, ctx->host);
+	const struct sim_model *model = sim_model_of(host);
 	struct sim_cq old;
 	uint32_t size, used;
 	uint64_t ring;
 
-	if (depth < 1 || depth > (uint32_t)model->attr.max_cqe)
+	if (depth < 1 || depth > (uint32_t)host->attr.max_cqe)
 		return -EINVAL;
 	size = sim_round_up(model->cq_depth_rounds ? depth + 1 : depth);
 	ring = sim_arena_alloc(w, size * sizeof(struct sim_cqe));

@@ -140,8 +140,10 @@ static bool is_dropped(struct delivery *d)
 
 bool sim_step_datagram(struct delivery *d)
 {
-	uint32_t mtu = 128u << d->model->port.active_mtu;
-	bool is_long = d->len > mtu;
+	/* Nobody's flow rules steer raw packets, so nobody gets them. */
+	bool is_raw = d->qp->type == IBV_QPT_RAW_PACKET;
+	uint32_t mtu = 128u << d->host->port_attr.active_mtu;
+	bool is_long = !is_raw && d->len > mtu;
 
 	if (is_long && !d->model->loses_long_datagrams) {
 		sim_fail_sender(d, IBV_WC_LOC_LEN_ERR);
@@ -153,7 +155,7 @@ bool sim_step_datagram(struct delivery *d)
 		sim_fail_sender(d, IBV_WC_LOC_PROT_ERR);
 		return false;
 	}
-	if (!is_dropped(d) && !is_long) {
+	if (!is_dropped(d) && !is_long && !is_raw) {
 		if (d->wqe->op.ud.qpn == MULTICAST_QPN)
 			deliver_group(d);
 		else

@@ -17,6 +17,7 @@
 #define RC  (1u << IBV_QPT_RC)
 #define UC  (1u << IBV_QPT_UC)
 #define UD  (1u << IBV_QPT_UD)
+#define RAW (1u << IBV_QPT_RAW_PACKET)
 #define XRC (1u << IBV_QPT_XRC_SEND)
 
 static const struct sim_op ops[] = {
@@ -29,7 +30,7 @@ static const struct sim_op ops[] = {
 					.types = RC | UC | XRC,
 					.access = IBV_ACCESS_REMOTE_WRITE},
 	[IBV_WR_SEND] = {true, SIM_OP_SEND, IBV_WC_SEND, .recv_wc = IBV_WC_RECV,
-			 .takes_recv = true, .types = RC | UC | UD | XRC},
+			 .takes_recv = true, .types = RC | UC | UD | RAW | XRC},
 	[IBV_WR_SEND_WITH_IMM] = {true, SIM_OP_SEND, IBV_WC_SEND,
 				  .recv_wc = IBV_WC_RECV, .has_imm = true,
 				  .takes_recv = true,
@@ -355,7 +356,8 @@ static bool find_local(struct delivery *d)
 
 static bool connected_step(struct delivery *d)
 {
-	if (d->len > d->model->port.max_msg_sz && !d->model->takes_any_length) {
+	if (d->len > d->host->port_attr.max_msg_sz &&
+	    !d->model->takes_any_length) {
 		sim_fail_sender(d, IBV_WC_LOC_LEN_ERR);
 		return false;
 	}
@@ -398,7 +400,7 @@ static bool step(struct delivery *d)
 	}
 	if (d->op->class == SIM_OP_BIND || d->op->class == SIM_OP_INVALIDATE)
 		return sim_step_window(d);
-	if (qp->type == IBV_QPT_UD)
+	if (qp->type == IBV_QPT_UD || qp->type == IBV_QPT_RAW_PACKET)
 		return sim_step_datagram(d);
 	return connected_step(d);
 }

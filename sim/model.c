@@ -173,15 +173,18 @@ int sim_model_apply(struct sim_host *host, uint32_t index, const char *text,
 		if (rc)
 			return rc;
 	}
+	host->attr = model->attr;
+	host->port_attr = model->port;
+	host->qp_types = model->qp_types;
+	host->events = model->events;
 	model->init_host(host, index);
 	return 0;
 }
 
 void sim_model_cable(struct sim_host host[SIM_HOST_COUNT])
 {
-	const struct sim_model *a = sim_model_of(&host[0]);
-	const struct sim_model *b = sim_model_of(&host[1]);
-	bool fits = a->port.link_layer == b->port.link_layer;
+	bool fits =
+		host[0].port_attr.link_layer == host[1].port_attr.link_layer;
 
 	for (int end = 0; end < SIM_HOST_COUNT; end++) {
 		int far = 1 - end;
@@ -194,16 +197,22 @@ void sim_model_cable(struct sim_host host[SIM_HOST_COUNT])
 	}
 }
 
-void sim_model_loopback_gids(struct sim_host *host, int first, int count)
+void sim_model_add_gid(struct sim_host *host, int n, uint64_t identifier,
+		       enum ibv_gid_type type)
 {
-	for (int i = 0; i < count; i++) {
-		uint8_t *gid = host->gid[first + i];
+	uint8_t *gid = host->gid[host->gid_count];
 
-		memset(gid, 0, 16);
+	assert(host->gid_count < SIM_GID_MAX);
+	memset(gid, 0, 16);
+	if (n) {
 		gid[10] = gid[11] = 0xff;
 		gid[12] = 127;
-		gid[15] = (uint8_t)(1 + i);
+		gid[15] = (uint8_t)n;
+	} else {
+		gid[0] = 0xfe;
+		gid[1] = 0x80;
+		for (int i = 0; i < 8; i++)
+			gid[8 + i] = (uint8_t)(identifier >> (56 - 8 * i));
 	}
-	if (host->gid_count < first + count)
-		host->gid_count = first + count;
+	host->gid_type[host->gid_count++] = (uint8_t)type;
 }

@@ -37,20 +37,20 @@ struct sim_model {
 	const char *device_name;
 	int node_type;	    /* enum ibv_node_type */
 	int transport_type; /* enum ibv_transport_type, or 100: Thunderbolt */
+	/* What a host starts with; init_host changes what its knobs say, and
+	 * everybody else reads the host's. */
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port;
-	uint32_t gid_type;  /* enum ibv_gid_type of ibv_query_gid_ex */
-	int gid_sysfs_type; /* 0 IB or RoCE v1, 1 RoCE v2 (ibv_query_gid_type)
-			     */
 	const struct sim_knob *knobs;
 	int knob_count;
 
 	uint32_t pd_limit, cq_limit, qp_limit, mr_limit,
 		srq_limit; /* a device */
 	uint32_t srq_max_wr, srq_max_sge;
-	uint32_t dm_bytes; /* device memory */
+	uint32_t dm_bytes;   /* device memory */
+	uint32_t ece_vendor; /* 0: no enhanced connections */
 	bool has_windows, has_multicast, has_xrc, has_rereg;
-	uint32_t qp_types; /* bit n: enum ibv_qp_type n */
+	uint32_t qp_types; /* bit n: enum ibv_qp_type n; the host's count */
 	/* enum ibv_qp_create_flags. A group never gets its sender's own
 	 * datagrams, so BLOCK_SELF_MCAST_LB has nothing to change. */
 	uint32_t qp_create_flags;
@@ -101,7 +101,7 @@ struct sim_model {
 	/* R24, knob: this opcode completes and does nothing. */
 	bool (*ignores_opcode)(const struct sim_host *host, unsigned opcode);
 	uint32_t events; /* bit n: raises enum ibv_event_type n (5.8) */
-	bool has_timestamps, has_moderation;
+	bool has_moderation;
 	/* 3.6, where Soft-RoCE differs from cards. */
 	uint8_t recv_prot_status; /* of a receive with a bad sge; 0: LOC_PROT */
 	bool recv_says_grh;	  /* in every completion of a receive */
@@ -142,13 +142,29 @@ enum sim_no_recv sim_model_no_recv(const struct sim_qp *qp);
 bool sim_model_psn_ok(const struct sim_host *host, const struct sim_qp *from,
 		      const struct sim_qp *to);
 
-/* One port, down until cabled; GID 0 is fe80:: and the GUID, GIDs 1 … 8 are
- * 127.0.0.1 … 8. */
-void sim_model_init_host(struct sim_host *host, uint64_t guid);
+/* One port, down until cabled, and the GIDs of its addresses: fe80:: and the
+ * GUID, then 127.0.0.1 … `loopbacks`; each once for every type of the mask
+ * (bit n: enum ibv_gid_type n), in that order (2.5). */
+void sim_model_init_host(struct sim_host *host, uint64_t guid, uint32_t types,
+			 int loopbacks);
 
-static inline bool sim_raises(const struct sim_model *model, int event)
+/* Append to the host's GID table: the IPv4-mapped form of 127.0.0.n, or, for
+ * 0, fe80:: with an interface identifier. */
+void sim_model_add_gid(struct sim_host *host, int n, uint64_t identifier,
+		       enum ibv_gid_type type);
+
+/* What the table says at an index; zeros in an empty slot. */
+static inline const uint8_t *sim_gid_at(const struct sim_host *host,
+					uint32_t index)
 {
-	return model->events >> event & 1;
+	static const uint8_t empty[16];
+
+	return index < (uint32_t)host->gid_count ? host->gid[index] : empty;
+}
+
+static inline bool sim_raises(const struct sim_host *host, int event)
+{
+	return host->events >> event & 1;
 }
 
 static inline uint8_t sim_vendor_err(const struct sim_model *model,
@@ -174,10 +190,6 @@ int sim_model_apply(struct sim_host *host, uint32_t index, const char *text,
 
 /* Join both ends of the cable: a port is ACTIVE when both ends can be. */
 void sim_model_cable(struct sim_host host[SIM_HOST_COUNT]);
-
-/* Set GID `index` of a host to the IPv4-mapped form of 127.0.0.(1 + n), for
- * n = 0 … count - 1, from `first` on. */
-void sim_model_loopback_gids(struct sim_host *host, int first, int count);
 
 /* Frames that a message takes, 0 where the device counts requests. An empty
  * message still needs one to carry its end mark. */

@@ -21,7 +21,7 @@
 #define MESSAGE_MAX	  (FRAMES_MAX * (uint64_t)FRAME_BYTES)
 #define MR_ADVERTISED_MAX 0xfa0000
 #define QP_LIMIT	  10 /* the 11th is refused, though 11 are shown */
-#define GID_COUNT	  8  /* 127.0.0.1 … 127.0.0.8 */
+#define LOOPBACKS	  8  /* 127.0.0.1 … 127.0.0.8 */
 
 enum knob {
 	RC_REFUSAL,
@@ -347,30 +347,20 @@ static void init_host(struct sim_host *host, uint32_t index)
 
 	host->guid = 0x0a00270000000100ull + index;
 	host->gid_count = 0;
-	memset(host->gid, 0, sizeof(host->gid));
-	if (ipv4 < 2)
-		sim_model_loopback_gids(host, ipv4 + 1, GID_COUNT);
 	/* Index 0, and every index below the IPv4 ones: fe80 from a MAC. */
-	for (int i = 0; i <= ipv4 && i < 2; i++) {
-		uint8_t *gid = host->gid[i];
-
-		gid[0] = 0xfe;
-		gid[1] = 0x80;
-		gid[8] = 0x0a;
-		gid[11] = 0xff;
-		gid[12] = 0xfe;
-		gid[14] = (uint8_t)i;
-		gid[15] = (uint8_t)(index + 1);
-	}
-	if (host->gid_count == 0)
-		host->gid_count = 2;
+	for (uint32_t i = 0; i <= (uint32_t)ipv4 && i < 2; i++)
+		sim_model_add_gid(host, 0,
+				  0x0a0000fffe000001ull + (i << 8) + index,
+				  IBV_GID_TYPE_ROCE_V2);
+	for (int n = 1; ipv4 < 2 && n <= LOOPBACKS; n++)
+		sim_model_add_gid(host, n, 0, IBV_GID_TYPE_ROCE_V2);
 	for (int i = 0; i < ports; i++) {
 		host->port[i].state = IBV_PORT_DOWN;
 		host->port[i].lid = (uint16_t)(index + 1);
 	}
 	host->port_count = ports;
 	host->active_port = sim_knob(host, CABLE) == 0 ? ports : 0;
-	host->max_qp_shown = sim_knob(host, MAX_QP_SHOWN);
+	host->attr.max_qp = sim_knob(host, MAX_QP_SHOWN);
 }
 
 static const struct sim_model apple_tb = {
@@ -408,8 +398,6 @@ static const struct sim_model apple_tb = {
 			.phys_state = 5,
 			.link_layer = THUNDERBOLT,
 		},
-	.gid_type = IBV_GID_TYPE_ROCE_V2, /* R36 */
-	.gid_sysfs_type = 1,
 	.knobs = knobs,
 	.knob_count = sizeof(knobs) / sizeof(*knobs),
 	.pd_limit = 11,

@@ -7,7 +7,10 @@
 #include "sim/model.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "sim/diag.h"
 
@@ -38,12 +41,23 @@ int sim_model_check_mr(const struct sim_host *host, uint64_t addr,
 	return 0;
 }
 
+/* CAP_NET_RAW, for what could forge others' packets (3.1). */
+static bool may_send_raw(void)
+{
+	struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3,
+						  0};
+	struct __user_cap_data_struct have[_LINUX_CAPABILITY_U32S_3];
+
+	return syscall(SYS_capget, &header, have) == 0 &&
+	       (have[0].effective >> CAP_NET_RAW & 1);
+}
+
 int sim_model_check_qp(const struct sim_qp_request *request)
 {
 	const struct sim_model *model = sim_model_of(request->host);
 	const struct ibv_qp_init_attr *attr = request->attr;
 	const struct ibv_qp_cap *cap = &attr->cap;
-	uint32_t max_wr = (uint32_t)model->attr.max_qp_wr;
+	uint32_t max_wr = (uint32_t)request->host->attr.max_qp_wr;
 	/* 2.7: others are unknown to the core, before any driver sees them. */
 	const uint32_t core_types =
 		1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD |
@@ -53,7 +67,13 @@ int sim_model_check_qp(const struct sim_qp_request *request)
 	if (!(core_types >> (attr->qp_type & 31) & 1) &&
 	    attr->qp_type != IBV_QPT_DRIVER)
 		return -EINVAL;
-	if (attr->qp_type > 31u || !(model->qp_types >> attr->qp_type & 1)) {
+	if (attr->qp_type == IBV_QPT_RAW_PACKET && !may_send_raw()) {
+		sim_diag(model->name, "3.1: needs CAP_NET_RAW",
+			 "create_qp refused: RAW_PACKET");
+		return -EPERM;
+	}
+	if (attr->qp_type > 31u ||
+	    !(request->host->qp_types >> attr->qp_type & 1)) {
 		sim_diag(model->name, "2.7: no such queue pairs here",
 			 "create_qp refused: type %d", attr->qp_type);
 		return -EOPNOTSUPP;
@@ -82,13 +102,19 @@ int sim_model_check_modify(const struct sim_host *host, const struct sim_qp *qp,
 	    (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
 		return -EINVAL;
 	if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) &&
-	    attr->max_rd_atomic > model->attr.max_qp_init_rd_atom)
+	    attr->max_rd_atomic > host->attr.max_qp_init_rd_atom)
 		return -EINVAL;
 	if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) &&
-	    attr->max_dest_rd_atomic > model->attr.max_qp_rd_atom)
+	    attr->max_dest_rd_atomic > host->attr.max_qp_rd_atom)
 		return -EINVAL;
 	if ((mask & IBV_QP_TIMEOUT) && attr->timeout > 31)
 		return -EINVAL;
+	if ((mask & IBV_QP_QKEY) && attr->qkey >> 31 && !may_send_raw()) {
+		sim_diag(model->name,
+			 "3.1: a key with bit 31 needs CAP_NET_RAW",
+			 "modify_qp refused: qkey 0x%x", attr->qkey);
+		return -EPERM;
+	}
 	if ((mask & IBV_QP_AV) && attr->ah_attr.is_global &&
 	    attr->ah_attr.grh.sgid_index >= host->gid_count) {
 		sim_diag(model->name, "3.1",
@@ -98,7 +124,7 @@ int sim_model_check_modify(const struct sim_host *host, const struct sim_qp *qp,
 		return -EINVAL;
 	}
 	if ((mask & IBV_QP_AV) && !attr->ah_attr.is_global &&
-	    model->port.link_layer == IBV_LINK_LAYER_ETHERNET) {
+	    host->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET) {
 		sim_diag(model->name, "3.1: RoCE without GRH",
 			 "modify_qp refused: is_global is 0");
 		return -EINVAL;
@@ -141,15 +167,16 @@ bool sim_model_psn_ok(const struct sim_host *host, const struct sim_qp *from,
 	return from->type == IBV_QPT_UC || from->attr.sq_psn == to->attr.rq_psn;
 }
 
-void sim_model_init_host(struct sim_host *host, uint64_t guid)
+void sim_model_init_host(struct sim_host *host, uint64_t guid, uint32_t types,
+			 int loopbacks)
 {
 	host->guid = guid;
-	memset(host->gid, 0, sizeof(host->gid));
-	host->gid[0][0] = 0xfe;
-	host->gid[0][1] = 0x80;
-	for (int i = 0; i < 8; i++)
-		host->gid[0][8 + i] = (uint8_t)(guid >> (56 - 8 * i));
-	sim_model_loopback_gids(host, 1, 8);
+	host->gid_count = 0;
+	for (int n = 0; n <= loopbacks; n++)
+		for (unsigned type = 0; type < 32; type++)
+			if (types >> type & 1)
+				sim_model_add_gid(host, n, guid,
+						  (enum ibv_gid_type)type);
 	host->port[0].state = IBV_PORT_DOWN;
 	host->port_count = 1;
 	host->active_port = 1;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ConnectX-5 on InfiniBand, the default device.
+ * ConnectX-5, 6 and 7; the default device is a ConnectX-5 on InfiniBand.
  *
- * Section numbers are those of spec/device-models.md. One deviation, for the
- * default world: the GID table has 16 entries, not 8, so that index 0 (the
- * port GUID) and 127.0.0.1 … 127.0.0.8 fit.
+ * Section numbers are those of spec/device-models.md. On InfiniBand a port's
+ * GID table holds its GUID only; here the addresses of loopback follow it.
  */
 #define _GNU_SOURCE
 #include "sim/model.h"
@@ -22,10 +21,21 @@
 #define INLINE_FREE 60	/* granted to an RC queue pair that asks for none */
 
 enum knob {
+	LINK,
+	GENERATION,
+	MTU,
+	LOOPBACKS,
 	UC_SHORT_RECV,
 };
 
 static const struct sim_knob knobs[] = {
+	[LINK] = {"link", "ib|roce", "2.1, 2.4, 2.5",
+		  "InfiniBand, or Ethernet with GIDs in v1, v2 pairs"},
+	[GENERATION] = {"gen", "cx5|cx6|cx7", "2.1, 2.2", "which ConnectX"},
+	[MTU] = {"mtu", "link|1024|2048|4096", "2.4",
+		 "active_mtu; link: 4096, and 1024 on Ethernet"},
+	[LOOPBACKS] = {"loopbacks", "#6 of 0..7", "2.5",
+		       "GIDs of 127.0.0.1 … n; 0 leaves the port's own"},
 	[UC_SHORT_RECV] = {"uc_short_recv", "loc_len|drop", "5.4, 7",
 			   "a UC message longer than its receive"},
 };
@@ -81,37 +91,84 @@ static bool drops_misfit(const struct sim_host *host)
 	return sim_knob(host, UC_SHORT_RECV) == 1;
 }
 
+/* What differs between the generations (2.1, 2.2, 2.3). */
+static const struct {
+	const char *fw_ver;
+	uint32_t part_id, cap_flags, clock_khz;
+	int max_qp, max_pd;
+	uint8_t speed; /* of a lane: EDR, HDR, NDR */
+} generations[] = {
+	{"16.35.2000", 4119, 0xe5721c36, 156250, 262144, 16777216, 32},
+	{"20.35.2000", 4123, 0xe97e1c36, 156250, 262144, 8388608, 64},
+	{"28.35.2000", 4129, 0xe97e1c36, 1000000, 131072, 8388608, 128},
+};
+
+static void set_generation(struct sim_host *host, int generation)
+{
+	struct ibv_device_attr *attr = &host->attr;
+
+	snprintf(attr->fw_ver, sizeof(attr->fw_ver), "%s",
+		 generations[generation].fw_ver);
+	attr->vendor_part_id = generations[generation].part_id;
+	attr->device_cap_flags = generations[generation].cap_flags;
+	attr->max_qp = generations[generation].max_qp;
+	attr->max_pd = generations[generation].max_pd;
+	attr->max_res_rd_atom = 16 * attr->max_qp;
+	host->port_attr.active_speed = generations[generation].speed;
+	host->clock_khz = generations[generation].clock_khz;
+}
+
+static void set_ethernet(struct sim_host *host)
+{
+	struct ibv_port_attr *port = &host->port_attr;
+
+	port->link_layer = IBV_LINK_LAYER_ETHERNET;
+	port->active_mtu = IBV_MTU_1024; /* of a netdev with 1500 bytes */
+	port->gid_tbl_len = 256;
+	port->pkey_tbl_len = 1;
+	port->port_cap_flags = 0x04010000; /* CM_SUP, IP_BASED_GIDS */
+	port->sm_lid = port->max_vl_num = port->subnet_timeout = 0;
+	host->qp_types |= 1u << IBV_QPT_RAW_PACKET;
+}
+
 static void init_host(struct sim_host *host, uint32_t index)
 {
-	sim_model_init_host(host, 0x506b4b0300000100ull + index);
-	host->port[0].lid = (uint16_t)(index + 1);
-	host->max_qp_shown = 262144;
+	static const enum ibv_mtu mtus[] = {0, IBV_MTU_1024, IBV_MTU_2048,
+					    IBV_MTU_4096};
+	bool is_ethernet = sim_knob(host, LINK) == 1;
+
+	sim_model_init_host(host, 0x506b4b0300000100ull + index,
+			    is_ethernet ? 1u << IBV_GID_TYPE_ROCE_V1 |
+						  1u << IBV_GID_TYPE_ROCE_V2
+					: 1u << IBV_GID_TYPE_IB,
+			    sim_knob(host, LOOPBACKS));
+	set_generation(host, sim_knob(host, GENERATION));
+	host->port[0].lid = is_ethernet ? 0 : (uint16_t)(index + 1);
+	if (is_ethernet)
+		set_ethernet(host);
+	if (sim_knob(host, MTU))
+		host->port_attr.active_mtu = mtus[sim_knob(host, MTU)];
 }
 
 static const struct sim_model mlx5 = {
 	.name = NAME,
-	.what = "ConnectX-5 on InfiniBand",
+	.what = "ConnectX-5 to 7",
 	.rank = 10,
 	.device_name = "mlx5_0",
 	.node_type = IBV_NODE_CA,
 	.transport_type = IBV_TRANSPORT_IB,
 	.attr =
 		{
-			.fw_ver = "16.35.2000",
 			.max_mr_size = UINT64_MAX,
 			.page_size_cap = 0xfffffffffffff000ull,
 			.vendor_id = 0x02c9,
-			.vendor_part_id = 4119,
 			.max_qp_wr = 32768,
-			.device_cap_flags = 0xe5721c36,
 			.max_sge = 30,
 			.max_sge_rd = 30,
 			.max_cq = 16777216,
 			.max_cqe = 4194303,
 			.max_mr = 16777216,
-			.max_pd = 16777216,
 			.max_qp_rd_atom = 16,
-			.max_res_rd_atom = 4194304,
 			.max_qp_init_rd_atom = 16,
 			.atomic_cap = IBV_ATOMIC_HCA,
 			.max_mw = 16777216,
@@ -129,19 +186,17 @@ static const struct sim_model mlx5 = {
 		{
 			.max_mtu = IBV_MTU_4096,
 			.active_mtu = IBV_MTU_4096,
-			.gid_tbl_len = SIM_GID_MAX,
+			.gid_tbl_len = 8,
 			.port_cap_flags = 0x2651e848,
 			.max_msg_sz = 0x40000000,
 			.pkey_tbl_len = 128,
 			.sm_lid = 1,
 			.max_vl_num = 4,
 			.subnet_timeout = 18,
-			.active_width = 2,  /* 4X */
-			.active_speed = 32, /* 25 Gbps a lane */
+			.active_width = 2, /* 4X */
 			.phys_state = 5,
 			.link_layer = IBV_LINK_LAYER_INFINIBAND,
 		},
-	.gid_type = IBV_GID_TYPE_IB,
 	.knobs = knobs,
 	.knob_count = sizeof(knobs) / sizeof(*knobs),
 	.pd_limit = SIM_PD_MAX,
@@ -152,6 +207,7 @@ static const struct sim_model mlx5 = {
 	.srq_max_wr = 32767,
 	.srq_max_sge = 31,
 	.dm_bytes = 131072,
+	.ece_vendor = 0x15b3, /* its PCI vendor */
 	.has_windows = true,
 	.has_multicast = true,
 	.has_xrc = true,
@@ -161,7 +217,6 @@ static const struct sim_model mlx5 = {
 		  1u << IBV_EVENT_COMM_EST | 1u << IBV_EVENT_SQ_DRAINED |
 		  1u << IBV_EVENT_SRQ_LIMIT_REACHED |
 		  1u << IBV_EVENT_QP_LAST_WQE_REACHED,
-	.has_timestamps = true,
 	.has_moderation = true,
 	.qp_types = 1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD |
 		    1u << IBV_QPT_XRC_SEND | 1u << IBV_QPT_XRC_RECV,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Soft-RoCE (rdma_rxe) of Linux 6.1, which differs from cards (3.6).
+ * Soft-RoCE (rdma_rxe) of Linux, which differs from cards (3.6).
  *
- * Section numbers are those of spec/device-models.md. Deviations: the GID
- * table has 16 entries, not 1024; queue pair numbers do not start at 17; a
- * send posted before RTS is refused and not kept for later.
+ * Section numbers are those of spec/device-models.md. Deviations: queue pair
+ * numbers do not start at 17; a send posted before RTS is refused and not kept
+ * for later.
  */
 #define _GNU_SOURCE
 #include "sim/model.h"
@@ -37,6 +37,18 @@ static int check_send(const struct sim_host *host, const struct sim_qp *qp,
 	return 0;
 }
 
+enum knob {
+	KERNEL,
+	LOOPBACKS,
+};
+
+static const struct sim_knob knobs[] = {
+	[KERNEL] = {"kernel", "6.1|6.12", "2.4, 10.2",
+		    "6.12 has long messages and LAST_WQE_REACHED"},
+	[LOOPBACKS] = {"loopbacks", "#6 of 0..7", "2.5",
+		       "GIDs of 127.0.0.1 … n; 1 leaves index 2 on empty"},
+};
+
 /* Queues hold 2^n - 1 requests and say so (2.9). */
 static uint32_t grant(const struct sim_host *host, uint32_t asked)
 {
@@ -61,13 +73,18 @@ static bool drops_misfit(const struct sim_host *host)
 static void init_host(struct sim_host *host, uint32_t index)
 {
 	/* From the MAC 02:00:0a:00:00:0N, as an EUI. */
-	sim_model_init_host(host, 0x00000afffe000001ull + index);
-	host->max_qp_shown = 1048560;
+	sim_model_init_host(host, 0x00000afffe000001ull + index,
+			    1u << IBV_GID_TYPE_ROCE_V2,
+			    sim_knob(host, LOOPBACKS));
+	if (sim_knob(host, KERNEL) == 1) {
+		host->port_attr.max_msg_sz = 0x80000000;
+		host->events |= 1u << IBV_EVENT_QP_LAST_WQE_REACHED;
+	}
 }
 
 static const struct sim_model rxe = {
 	.name = NAME,
-	.what = "Soft-RoCE of Linux 6.1",
+	.what = "Soft-RoCE, the kernel's rdma_rxe",
 	.rank = 30,
 	.device_name = "rxe0",
 	.node_type = IBV_NODE_CA,
@@ -78,6 +95,7 @@ static const struct sim_model rxe = {
 			.max_mr_size = UINT64_MAX,
 			.page_size_cap = 0xfffff000,
 			.vendor_id = 0xffffff,
+			.max_qp = 1048560,
 			.max_qp_wr = WR_MAX,
 			.device_cap_flags = 0x01223c76,
 			.max_sge = SGE_MAX,
@@ -105,7 +123,7 @@ static const struct sim_model rxe = {
 		{
 			.max_mtu = IBV_MTU_4096,
 			.active_mtu = IBV_MTU_1024,
-			.gid_tbl_len = SIM_GID_MAX,
+			.gid_tbl_len = 1024,
 			.port_cap_flags = 0x00010000, /* CM_SUP */
 			.max_msg_sz = 0x800000,
 			.pkey_tbl_len = 1,
@@ -115,8 +133,8 @@ static const struct sim_model rxe = {
 			.phys_state = 5,
 			.link_layer = IBV_LINK_LAYER_ETHERNET,
 		},
-	.gid_type = IBV_GID_TYPE_ROCE_V2,
-	.gid_sysfs_type = 1,
+	.knobs = knobs,
+	.knob_count = sizeof(knobs) / sizeof(*knobs),
 	.pd_limit = SIM_PD_MAX,
 	.cq_limit = SIM_CQ_MAX,
 	.qp_limit = SIM_QP_MAX,
@@ -128,7 +146,6 @@ static const struct sim_model rxe = {
 	.has_multicast = true,
 	.has_rereg = true,
 	.rereg_keeps_range = true,
-	/* No LAST_WQE_REACHED in kernels 6.1 to 6.3. */
 	.events = 1u << IBV_EVENT_CQ_ERR | 1u << IBV_EVENT_SQ_DRAINED |
 		  1u << IBV_EVENT_SRQ_LIMIT_REACHED,
 	.qp_types = 1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD,

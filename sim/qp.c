@@ -354,7 +354,7 @@ static int check_modify(struct sim_ctx *ctx, const struct sim_qp *qp,
 
 void sim_qp_raise(struct sim_world *w, const struct sim_qp *qp, int event)
 {
-	if (sim_raises(sim_model_of(sim_host_of(w, qp->object.host)), event))
+	if (sim_raises(sim_host_of(w, qp->object.host), event))
 		sim_async(w, qp->async_channel, qp->cookie, event);
 }
 

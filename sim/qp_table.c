@@ -114,6 +114,15 @@ static const struct step xrc_tgt_steps[STATES][STATES] = {
 			      MIG},
 };
 
+/* A raw packet queue pair has a port and nothing else. */
+static const struct step raw_steps[STATES][STATES] = {
+	[RESET][INIT] = {true, PORT, 0}, [INIT][INIT] = {true, 0, PORT},
+	[INIT][RTR] = {true, 0, 0},	 [RTR][RTS] = {true, 0, 0},
+	[RTS][RTS] = {true, 0, 0},	 [RTS][SQD] = {true, 0, 0},
+	[SQD][RTS] = {true, 0, 0},	 [SQD][SQD] = {true, 0, 0},
+	[SQE][RTS] = {true, 0, 0},
+};
+
 static const struct step *step_of(enum ibv_qp_type type, unsigned from,
 				  unsigned to)
 {
@@ -122,6 +131,8 @@ static const struct step *step_of(enum ibv_qp_type type, unsigned from,
 		return &uc_steps[from][to];
 	case IBV_QPT_UD:
 		return &ud_steps[from][to];
+	case IBV_QPT_RAW_PACKET:
+		return &raw_steps[from][to];
 	case IBV_QPT_XRC_SEND:
 		return &xrc_ini_steps[from][to];
 	case IBV_QPT_XRC_RECV:

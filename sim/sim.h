@@ -166,7 +166,9 @@ struct sim_model_info {
 /* The i-th model in order of rank; false past the end. */
 bool sim_model_info(int i, struct sim_model_info *info);
 
-/* Nanoseconds of CLOCK_MONOTONIC; the only clock of sim. */
+/* Nanoseconds of CLOCK_MONOTONIC, which times everything in sim, and of
+ * CLOCK_REALTIME, which is only told to programs. */
 uint64_t sim_now_ns(void);
+uint64_t sim_wall_ns(void);
 
 #endif

@@ -148,12 +148,10 @@ static void rate_text(const struct ibv_port_attr *port, char text[64])
 
 static void put_gids(int *rc, const struct sim_host *host, const char *port)
 {
-	const bool is_v2 = sim_model_of(host)->gid_sysfs_type == 1;
-	static const uint8_t empty[16];
 	char file[32], text[48];
 
-	for (int i = 0; i < sim_model_of(host)->port.gid_tbl_len; i++) {
-		const uint8_t *gid = i < SIM_GID_MAX ? host->gid[i] : empty;
+	for (int i = 0; i < host->port_attr.gid_tbl_len; i++) {
+		const uint8_t *gid = sim_gid_at(host, (uint32_t)i);
 
 		for (int at = 0; at < 8; at++)
 			snprintf(text + 5 * at, sizeof(text) - (size_t)(5 * at),
@@ -163,8 +161,11 @@ static void put_gids(int *rc, const struct sim_host *host, const char *port)
 		put(rc, port, file, "%s", text);
 		/* The kernel answers EINVAL for the type of an empty one. */
 		snprintf(file, sizeof(file), "gid_attrs/types/%d", i);
-		if (memcmp(gid, empty, sizeof(empty)) != 0)
-			put(rc, port, file, is_v2 ? "RoCE v2" : "IB/RoCE v1");
+		if (i < host->gid_count)
+			put(rc, port, file,
+			    host->gid_type[i] == IBV_GID_TYPE_ROCE_V2
+				    ? "RoCE v2"
+				    : "IB/RoCE v1");
 	}
 }
 
@@ -173,7 +174,7 @@ static void put_port(int *rc, const struct sim_host *host, const char *device,
 {
 	static const char *const layers[] = {"Unknown", "InfiniBand",
 					     "Ethernet"};
-	const struct ibv_port_attr *attr = &sim_model_of(host)->port;
+	const struct ibv_port_attr *attr = &host->port_attr;
 	bool is_up = host->port[index].state == IBV_PORT_ACTIVE;
 	char dir[128], rate[64];
 
@@ -209,7 +210,7 @@ static void put_device(int *rc, const struct sim_host *host)
 	put(rc, dir, "node_type", "%d: CA", model->node_type);
 	put(rc, dir, "node_guid", "%s", guid);
 	put(rc, dir, "sys_image_guid", "%s", guid);
-	put(rc, dir, "fw_ver", "%s", model->attr.fw_ver);
+	put(rc, dir, "fw_ver", "%s", host->attr.fw_ver);
 	put(rc, verbs, "abi_version", "6");
 	put(rc, node, "ibdev", "%s", model->device_name);
 	put(rc, node, "abi_version", "1");

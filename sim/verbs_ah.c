@@ -11,7 +11,6 @@ static int check(struct ibv_context *context, const struct ibv_ah_attr *attr)
 {
 	struct sim_ctx *ctx = ctx_of(context);
 	const struct sim_host *host = sim_host_of(ctx->world, ctx->host);
-	const struct sim_model *model = sim_model_of(host);
 
 	if (attr->port_num < 1 || attr->port_num > host->port_count)
 		return -EINVAL;
@@ -19,8 +18,8 @@ static int check(struct ibv_context *context, const struct ibv_ah_attr *attr)
 		return -EINVAL;
 	/* 3.1: RoCE has no addresses but global ones. */
 	if (!attr->is_global &&
-	    model->port.link_layer == IBV_LINK_LAYER_ETHERNET) {
-		sim_diag(model->name, "3.1: RoCE without GRH",
+	    host->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET) {
+		sim_diag(sim_model_of(host)->name, "3.1: RoCE without GRH",
 			 "create_ah refused: is_global is 0");
 		return -EINVAL;
 	}
@@ -33,7 +32,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	struct sim_ah *it;
 	int rc = check(context, attr);
 
-	if (!front_model(context)->attr.max_ah)
+	if (!front_host(context)->attr.max_ah)
 		rc = -EOPNOTSUPP;
 	if (rc)
 		return fail_ptr(rc);

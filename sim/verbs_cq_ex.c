@@ -3,8 +3,6 @@
 #define _GNU_SOURCE
 #include "sim/verbs_front.h"
 
-#include <time.h>
-
 #include "sim/diag.h"
 
 static struct front_cq *front_cq_of(struct ibv_cq_ex *ex)
@@ -52,15 +50,45 @@ READ(uint32_t, slid, slid)
 READ(uint8_t, sl, sl)
 READ(uint8_t, dlid_path_bits, dlid_path_bits)
 
-/* The device's free-running clock is the host's (2.3). */
+/* Ticks of the device's free-running clock (2.3), which is ours. */
 static uint64_t read_completion_ts(struct ibv_cq_ex *ex)
 {
-	(void)ex;
-	return sim_now_ns();
+	uint64_t khz = front_host(ex->context)->clock_khz;
+	uint64_t now = sim_now_ns();
+
+	return now / 1000000 * khz + now % 1000000 * khz / 1000000;
 }
 
-static const uint64_t known_flags =
-	IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+static uint64_t read_wallclock_ns(struct ibv_cq_ex *ex)
+{
+	(void)ex;
+	return sim_wall_ns();
+}
+
+/* No frame of ours carries a VLAN tag, and no flow rule sets one. */
+static uint16_t read_cvlan(struct ibv_cq_ex *ex)
+{
+	(void)ex;
+	return 0;
+}
+
+static uint32_t read_flow_tag(struct ibv_cq_ex *ex)
+{
+	(void)ex;
+	return 0;
+}
+
+/* What a device can tell; tag matching, which none has, is not among it. */
+static uint64_t known_flags(struct ibv_context *context)
+{
+	uint64_t flags = IBV_WC_STANDARD_FLAGS;
+
+	if (front_host(context)->clock_khz)
+		flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+			 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK |
+			 IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG;
+	return flags;
+}
 
 static void fill_readers(struct ibv_cq_ex *ex)
 {
@@ -78,6 +106,9 @@ static void fill_readers(struct ibv_cq_ex *ex)
 	ex->read_sl = read_sl;
 	ex->read_dlid_path_bits = read_dlid_path_bits;
 	ex->read_completion_ts = read_completion_ts;
+	ex->read_completion_wallclock_ns = read_wallclock_ns;
+	ex->read_cvlan = read_cvlan;
+	ex->read_flow_tag = read_flow_tag;
 }
 
 struct ibv_cq_ex *front_create_cq_ex(struct ibv_context *context,
@@ -89,10 +120,11 @@ struct ibv_cq_ex *front_create_cq_ex(struct ibv_context *context,
 			       IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 	struct front_cq *front;
 
-	if (attr->wc_flags & ~known_flags) {
+	if (attr->wc_flags & ~known_flags(context)) {
 		sim_diag("create_cq_ex", "4.5: wc_flags of the device",
 			 "refused: wc_flags 0x%llx",
-			 (unsigned long long)(attr->wc_flags & ~known_flags));
+			 (unsigned long long)(attr->wc_flags &
+					      ~known_flags(context)));
 		return fail_ptr(-EOPNOTSUPP);
 	}
 	if ((attr->comp_mask & ~known) ||

@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct front_device devices[SIM_HOST_COUNT];
+static struct front_context *contexts; /* open ones, for imports */
 
 /* The same pointer for the same device, as long as the process lives. */
 static struct front_device *device_of(struct sim_world *w, uint32_t host)
@@ -87,7 +89,9 @@ int ibv_get_device_index(struct ibv_device *device)
 	return -1;
 }
 
-struct ibv_context *ibv_open_device(struct ibv_device *device)
+/* A context with `cmd_fd` as its command descriptor, which it then owns; -1:
+ * there is no kernel behind us, a descriptor that answers nothing will do. */
+static struct ibv_context *open_context(struct ibv_device *device, int cmd_fd)
 {
 	struct sim_world *w = sim_self();
 	struct front_context *front;
@@ -115,28 +119,56 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	context->abi_compat = (void *)UINTPTR_MAX; /* extended */
 	context->device = device;
 	context->num_comp_vectors = 1;
-	/* No kernel behind us; a real descriptor that answers nothing. */
-	context->cmd_fd = context->async_fd;
+	context->cmd_fd = cmd_fd < 0 ? context->async_fd : cmd_fd;
 	pthread_mutex_init(&context->mutex, NULL);
 	front_fill_ops(front);
+	pthread_mutex_lock(&lock);
+	front->next = contexts;
+	contexts = front;
+	pthread_mutex_unlock(&lock);
 	return context;
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	return open_context(device, -1);
 }
 
 int ibv_close_device(struct ibv_context *context)
 {
 	struct front_context *front = front_of(context);
+	struct front_context **at = &contexts;
 
+	pthread_mutex_lock(&lock);
+	while (*at != front)
+		at = &(*at)->next;
+	*at = front->next;
+	pthread_mutex_unlock(&lock);
 	sim_channel_destroy(&front->sim, front->async_channel);
+	if (context->cmd_fd != context->async_fd)
+		close(context->cmd_fd);
 	close(context->async_fd);
 	pthread_mutex_destroy(&context->mutex);
 	free(front);
 	return 0;
 }
 
+/* The device of the context whose command descriptor this is a copy of, if
+ * that context is this process's. */
 struct ibv_context *ibv_import_device(int cmd_fd)
 {
-	(void)cmd_fd;
-	return fail_ptr(-EOPNOTSUPP);
+	struct ibv_device *device = NULL;
+	struct stat have, want;
+
+	if (fstat(cmd_fd, &want) != 0)
+		return NULL;
+	pthread_mutex_lock(&lock);
+	for (struct front_context *at = contexts; at; at = at->next)
+		if (fstat(at->verbs.context.cmd_fd, &have) == 0 &&
+		    have.st_dev == want.st_dev && have.st_ino == want.st_ino)
+			device = at->verbs.context.device;
+	pthread_mutex_unlock(&lock);
+	return device ? open_context(device, cmd_fd) : fail_ptr(-EOPNOTSUPP);
 }
 
 /* The world copies on the far side's behalf, so fork needs no care. */

@@ -30,6 +30,7 @@ struct front_device {
 struct front_context {
 	struct sim_ctx sim;
 	uint32_t async_channel;
+	struct front_context *next;
 	struct verbs_context verbs; /* last: the context is its last member */
 };
 
@@ -58,6 +59,7 @@ struct front_qp {
 		struct ibv_qp_ex ex;
 	};
 	bool is_ex;
+	uint32_t ece_options;
 	uint32_t async_delivered;
 	struct front_batch *batch;
 };
@@ -170,12 +172,28 @@ struct ibv_pd *
 front_alloc_parent_domain(struct ibv_context *context,
 			  struct ibv_parent_domain_init_attr *attr);
 
+/* verbs_wq.c */
+#define FRONT_LOG_TABLE_MAX 9 /* 512 work queues in a table */
+struct ibv_wq *front_create_wq(struct ibv_context *context,
+			       struct ibv_wq_init_attr *attr);
+int front_modify_wq(struct ibv_wq *wq, struct ibv_wq_attr *attr);
+int front_destroy_wq(struct ibv_wq *wq);
+struct ibv_rwq_ind_table *
+front_create_rwq_ind_table(struct ibv_context *context,
+			   struct ibv_rwq_ind_table_init_attr *attr);
+int front_destroy_rwq_ind_table(struct ibv_rwq_ind_table *table);
+
 /* What the device of a context is. */
-static inline const struct sim_model *front_model(struct ibv_context *context)
+static inline const struct sim_host *front_host(struct ibv_context *context)
 {
 	struct sim_ctx *ctx = ctx_of(context);
 
-	return sim_model_of(sim_host_of(ctx->world, ctx->host));
+	return sim_host_of(ctx->world, ctx->host);
+}
+
+static inline const struct sim_model *front_model(struct ibv_context *context)
+{
+	return sim_model_of(front_host(context));
 }
 
 /* Wait until as many events of an object were acknowledged as delivered. */

@@ -101,16 +101,71 @@ int front_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw,
 
 /* --- device memory ------------------------------------------------------ */
 
+/* The bytes, which an import shares. */
+struct memory {
+	struct memory *next;
+	uint32_t handle;
+	uint32_t users;
+	size_t length;
+	uint8_t bytes[];
+};
+
 struct front_dm {
 	struct ibv_dm dm;
-	size_t length;
-	uint8_t *bytes;
+	struct memory *memory;
 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct memory *memories; /* of this process */
+static uint32_t last_handle;
+
+static struct memory *make_memory(size_t length)
+{
+	struct memory *memory = calloc(1, sizeof(*memory) + length);
+
+	if (!memory)
+		return NULL;
+	memory->length = length;
+	pthread_mutex_lock(&lock);
+	memory->handle = ++last_handle;
+	memory->next = memories;
+	memories = memory;
+	pthread_mutex_unlock(&lock);
+	return memory;
+}
+
+static struct memory *find_memory(uint32_t handle)
+{
+	struct memory *at;
+
+	pthread_mutex_lock(&lock);
+	for (at = memories; at && at->handle != handle; at = at->next)
+		;
+	if (at)
+		at->users++;
+	pthread_mutex_unlock(&lock);
+	return at;
+}
+
+static void drop_memory(struct memory *memory)
+{
+	struct memory **at = &memories;
+
+	pthread_mutex_lock(&lock);
+	if (memory->users-- == 0) {
+		while (*at != memory)
+			at = &(*at)->next;
+		*at = memory->next;
+		free(memory);
+	}
+	pthread_mutex_unlock(&lock);
+}
 
 static bool is_inside(const struct front_dm *dm, uint64_t offset, size_t length)
 {
-	return offset <= dm->length && length <= dm->length - offset &&
-	       offset % 4 == 0 && length % 4 == 0;
+	return offset <= dm->memory->length &&
+	       length <= dm->memory->length - offset && offset % 4 == 0 &&
+	       length % 4 == 0;
 }
 
 static int copy_to_dm(struct ibv_dm *it, uint64_t offset, const void *from,
@@ -120,7 +175,7 @@ static int copy_to_dm(struct ibv_dm *it, uint64_t offset, const void *from,
 
 	if (!is_inside(dm, offset, length))
 		return EFAULT;
-	memcpy(dm->bytes + offset, from, length);
+	memcpy(dm->memory->bytes + offset, from, length);
 	return 0;
 }
 
@@ -131,15 +186,32 @@ static int copy_from_dm(void *to, struct ibv_dm *it, uint64_t offset,
 
 	if (!is_inside(dm, offset, length))
 		return EFAULT;
-	memcpy(to, dm->bytes + offset, length);
+	memcpy(to, dm->memory->bytes + offset, length);
 	return 0;
+}
+
+/* A handle on this memory; NULL gives the memory back. */
+static struct ibv_dm *wrap(struct ibv_context *context, struct memory *memory)
+{
+	struct front_dm *dm = calloc(1, sizeof(*dm));
+
+	if (!dm) {
+		drop_memory(memory);
+		return fail_ptr(-ENOMEM);
+	}
+	dm->memory = memory;
+	dm->dm.context = context;
+	dm->dm.handle = memory->handle;
+	dm->dm.memcpy_to_dm = copy_to_dm;
+	dm->dm.memcpy_from_dm = copy_from_dm;
+	return &dm->dm;
 }
 
 struct ibv_dm *front_alloc_dm(struct ibv_context *context,
 			      struct ibv_alloc_dm_attr *attr)
 {
 	uint32_t most = front_model(context)->dm_bytes;
-	struct front_dm *dm;
+	struct memory *memory;
 
 	if (!most)
 		return fail_ptr(-EOPNOTSUPP);
@@ -147,27 +219,29 @@ struct ibv_dm *front_alloc_dm(struct ibv_context *context,
 		return fail_ptr(-EINVAL);
 	if (attr->length > most)
 		return fail_ptr(-ENOMEM);
-	dm = calloc(1, sizeof(*dm));
-	if (dm)
-		dm->bytes = calloc(1, attr->length);
-	if (!dm || !dm->bytes) {
-		free(dm);
-		return fail_ptr(-ENOMEM);
-	}
-	dm->length = attr->length;
-	dm->dm.context = context;
-	dm->dm.memcpy_to_dm = copy_to_dm;
-	dm->dm.memcpy_from_dm = copy_from_dm;
-	return &dm->dm;
+	memory = make_memory(attr->length);
+	return memory ? wrap(context, memory) : fail_ptr(-ENOMEM);
 }
 
 int front_free_dm(struct ibv_dm *it)
 {
 	struct front_dm *dm = (struct front_dm *)it;
 
-	free(dm->bytes);
+	drop_memory(dm->memory);
 	free(dm);
 	return 0;
+}
+
+struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
+{
+	struct memory *memory = find_memory(handle);
+
+	return memory ? wrap(context, memory) : fail_ptr(-EINVAL);
+}
+
+void ibv_unimport_dm(struct ibv_dm *dm)
+{
+	front_free_dm(dm);
 }
 
 /* Zero-based: requests name offsets into the registered part. */
@@ -183,9 +257,10 @@ struct ibv_mr *front_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *it,
 	struct ibv_mr *mr;
 
 	if (!(access & IBV_ACCESS_ZERO_BASED) || (access & ~known) ||
-	    offset > dm->length || length > dm->length - offset)
+	    offset > dm->memory->length || length > dm->memory->length - offset)
 		return fail_ptr(-EINVAL);
-	mr = ibv_reg_mr_iova2(pd, dm->bytes + offset, length, 0, access);
+	mr = ibv_reg_mr_iova2(pd, dm->memory->bytes + offset, length, 0,
+			      access);
 	if (mr)
 		mr->addr = NULL;
 	return mr;
@@ -213,13 +288,14 @@ int front_dealloc_td(struct ibv_td *td)
 	return 0;
 }
 
-/* A thread domain changes no result here, and custom allocators are of the
- * provider's own buffers, which are in the world. */
+/* A thread domain changes no result here; and custom allocators, which are for
+ * the provider's own buffers, are never called: those are in the world. */
 struct ibv_pd *
 front_alloc_parent_domain(struct ibv_context *context,
 			  struct ibv_parent_domain_init_attr *attr)
 {
-	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |
+			       IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
 	struct front_pd *front, *parent = (struct front_pd *)attr->pd;
 
 	if (!parent)

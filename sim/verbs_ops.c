@@ -81,11 +81,6 @@ static void fill_verbs(struct verbs_context *verbs)
 	NO_PTR(create_flow_action_esp);
 	NO_INT(modify_qp_rate_limit);
 	NO_INT(post_srq_ops);
-	NO_INT(destroy_rwq_ind_table);
-	NO_PTR(create_rwq_ind_table);
-	NO_INT(destroy_wq);
-	NO_INT(modify_wq);
-	NO_PTR(create_wq);
 	NO_INT(query_rt_values);
 	NO_INT(ibv_destroy_flow);
 	NO_INT(ABI_placeholder2);
@@ -94,6 +89,11 @@ static void fill_verbs(struct verbs_context *verbs)
 	NO_PTR(open_qp);
 #undef NO_INT
 #undef NO_PTR
+	verbs->create_wq = front_create_wq;
+	verbs->modify_wq = front_modify_wq;
+	verbs->destroy_wq = front_destroy_wq;
+	verbs->create_rwq_ind_table = front_create_rwq_ind_table;
+	verbs->destroy_rwq_ind_table = front_destroy_rwq_ind_table;
 	verbs->reg_dm_mr = front_reg_dm_mr;
 	verbs->alloc_dm = front_alloc_dm;
 	verbs->free_dm = front_free_dm;

@@ -184,6 +184,32 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	return 0;
 }
 
+/* 3.5: options are set before RTR; what was set is what comes back. */
+int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	struct sim_qp *inner =
+		sim_qp_mine(ctx_of(qp->context)->world, qp->handle);
+
+	if (!front_model(qp->context)->ece_vendor || !ece->vendor_id)
+		return EOPNOTSUPP;
+	if (!inner || ece->comp_mask ||
+	    ece->vendor_id != front_model(qp->context)->ece_vendor ||
+	    atomic_load(&inner->state) > IBV_QPS_INIT)
+		return EINVAL;
+	((struct front_qp *)qp)->ece_options = ece->options;
+	return 0;
+}
+
+int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	memset(ece, 0, sizeof(*ece));
+	if (!front_model(qp->context)->ece_vendor)
+		return EOPNOTSUPP;
+	ece->vendor_id = front_model(qp->context)->ece_vendor;
+	ece->options = ((struct front_qp *)qp)->ece_options;
+	return 0;
+}
+
 int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
 	struct sim_ctx *ctx = ctx_of(qp->context);

@@ -5,21 +5,13 @@
 #include <endian.h>
 #include <string.h>
 
-static const struct sim_host *host_of(struct ibv_context *context)
-{
-	struct sim_ctx *ctx = ctx_of(context);
-
-	return sim_host_of(ctx->world, ctx->host);
-}
-
 static void fill_device(const struct sim_host *host,
 			struct ibv_device_attr *attr)
 {
-	*attr = sim_model_of(host)->attr;
+	*attr = host->attr;
 	attr->node_guid = htobe64(host->guid);
 	attr->sys_image_guid = htobe64(host->guid);
 	attr->phys_port_cnt = (uint8_t)host->port_count;
-	attr->max_qp = host->max_qp_shown;
 }
 
 int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
@@ -28,7 +20,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 
 	if (error)
 		return error;
-	fill_device(host_of(context), attr);
+	fill_device(front_host(context), attr);
 	return 0;
 }
 
@@ -46,14 +38,15 @@ int front_query_device_ex(struct ibv_context *context,
 	if (size < sizeof(attr.orig_attr))
 		return EINVAL;
 	memset(&attr, 0, sizeof(attr));
-	fill_device(host_of(context), &attr.orig_attr);
+	fill_device(front_host(context), &attr.orig_attr);
 	attr.device_cap_flags_ex = attr.orig_attr.device_cap_flags;
 	attr.phys_port_cnt_ex = attr.orig_attr.phys_port_cnt;
 	attr.max_dm_size = front_model(context)->dm_bytes;
-	if (front_model(context)->has_timestamps) {
+	attr.hca_core_clock = front_host(context)->clock_khz;
+	if (attr.hca_core_clock)
 		attr.completion_timestamp_mask = INT64_MAX;
-		attr.hca_core_clock = 1000000; /* kHz: our clock counts ns */
-	}
+	if (front_host(context)->qp_types >> IBV_QPT_RAW_PACKET & 1)
+		attr.max_wq_type_rq = (uint32_t)front_model(context)->qp_limit;
 	if (front_model(context)->has_moderation) {
 		attr.cq_mod_caps.max_cq_count = 65535;
 		attr.cq_mod_caps.max_cq_period = 4095;
@@ -67,9 +60,8 @@ int front_query_device_ex(struct ibv_context *context,
 int front_query_port(struct ibv_context *context, uint8_t port,
 		     struct ibv_port_attr *out, size_t size)
 {
-	const struct sim_host *host = host_of(context);
-	const struct sim_model *model = sim_model_of(host);
-	struct ibv_port_attr attr = model->port;
+	const struct sim_host *host = front_host(context);
+	struct ibv_port_attr attr = host->port_attr;
 	int error = front_tap(context, SIM_CALL_QUERY_PORT);
 
 	if (error)
@@ -99,20 +91,20 @@ static bool is_gid_index(const struct sim_host *host, uint32_t port,
 			 uint32_t index)
 {
 	return port >= 1 && port <= (uint32_t)host->port_count &&
-	       index < (uint32_t)sim_model_of(host)->port.gid_tbl_len;
+	       index < (uint32_t)host->port_attr.gid_tbl_len;
 }
 
 static bool is_gid_empty(const struct sim_host *host, uint32_t index)
 {
 	static const uint8_t zero[16];
 
-	return memcmp(host->gid[index], zero, 16) == 0;
+	return memcmp(sim_gid_at(host, index), zero, 16) == 0;
 }
 
 int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
 		  union ibv_gid *gid)
 {
-	const struct sim_host *host = host_of(context);
+	const struct sim_host *host = front_host(context);
 	int error = front_tap(context, SIM_CALL_QUERY_GID);
 
 	if (!error && (index < 0 || !is_gid_index(host, port, (uint32_t)index)))
@@ -121,7 +113,7 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
 		errno = error;
 		return -1;
 	}
-	memcpy(gid->raw, host->gid[index], 16);
+	memcpy(gid->raw, sim_gid_at(host, (uint32_t)index), 16);
 	return 0;
 }
 
@@ -129,7 +121,7 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port,
 		      uint32_t index, struct ibv_gid_entry *out, uint32_t flags,
 		      size_t size)
 {
-	const struct sim_host *host = host_of(context);
+	const struct sim_host *host = front_host(context);
 	struct ibv_gid_entry entry = {.gid_index = index, .port_num = port};
 	int error = front_tap(context, SIM_CALL_QUERY_GID);
 
@@ -142,7 +134,7 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port,
 	if (is_gid_empty(host, index))
 		return ENODATA;
 	memcpy(entry.gid.raw, host->gid[index], 16);
-	entry.gid_type = sim_model_of(host)->gid_type;
+	entry.gid_type = host->gid_type[index];
 	memset(out, 0, size);
 	memcpy(out, &entry, sizeof(entry));
 	return 0;
@@ -152,7 +144,7 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context,
 			     struct ibv_gid_entry *entries, size_t max,
 			     uint32_t flags, size_t size)
 {
-	const struct sim_host *host = host_of(context);
+	const struct sim_host *host = front_host(context);
 	size_t count = 0;
 
 	if (flags)
@@ -178,23 +170,25 @@ int ibv_query_gid_type(struct ibv_context *context, uint8_t port,
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port,
 		       unsigned int index, int *type)
 {
-	const struct sim_host *host = host_of(context);
+	const struct sim_host *host = front_host(context);
 
 	if (!is_gid_index(host, port, index)) {
 		errno = EINVAL;
 		return -1;
 	}
-	*type = sim_model_of(host)->gid_sysfs_type;
+	/* 0 is IB or RoCE v1, 1 RoCE v2. */
+	*type = !is_gid_empty(host, index) &&
+		host->gid_type[index] == IBV_GID_TYPE_ROCE_V2;
 	return 0;
 }
 
 int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index,
 		   __be16 *pkey)
 {
-	const struct sim_host *host = host_of(context);
+	const struct sim_host *host = front_host(context);
 
 	if (port < 1 || port > host->port_count || index < 0 ||
-	    index >= sim_model_of(host)->port.pkey_tbl_len) {
+	    index >= host->port_attr.pkey_tbl_len) {
 		errno = EINVAL;
 		return -1;
 	}

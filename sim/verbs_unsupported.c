@@ -1,60 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Exports of the public nodes whose objects this version does not emulate:
- * imports, dmabuf, enhanced connection establishment. A program that is linked
- * against them starts, and is told when it calls them.
+ * Exports of the public nodes whose objects this version does not emulate. A
+ * program that is linked against them starts, and is told when it calls them.
  */
 #include "sim/verbs_front.h"
-
-int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
-{
-	(void)qp;
-	(void)ece;
-	return EOPNOTSUPP;
-}
-
-int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
-{
-	(void)qp;
-	(void)ece;
-	return EOPNOTSUPP;
-}
-
-struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
-{
-	(void)context;
-	(void)handle;
-	return fail_ptr(-EOPNOTSUPP);
-}
-
-void ibv_unimport_pd(struct ibv_pd *pd)
-{
-	(void)pd;
-}
-
-struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
-{
-	(void)pd;
-	(void)handle;
-	return fail_ptr(-EOPNOTSUPP);
-}
-
-void ibv_unimport_mr(struct ibv_mr *mr)
-{
-	(void)mr;
-}
-
-struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
-{
-	(void)context;
-	(void)handle;
-	return fail_ptr(-EOPNOTSUPP);
-}
-
-void ibv_unimport_dm(struct ibv_dm *dm)
-{
-	(void)dm;
-}
 
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 				 size_t length, uint64_t iova, int fd,

@@ -308,13 +308,18 @@ struct sim_host {
 	int32_t model; /* index in the model list */
 	char model_text[SIM_NAME_MAX * 2];
 	int32_t knob[SIM_KNOB_MAX];
+	/* The model's, as its knobs have made them. */
+	struct ibv_device_attr attr;
+	struct ibv_port_attr port_attr;
+	uint32_t qp_types, events;
+	uint32_t clock_khz; /* of timestamps; 0 = has none */
 	struct sim_port port[SIM_PORT_MAX];
 	int32_t port_count;
 	int32_t active_port; /* the cabled one, 0 = none */
-	int32_t max_qp_shown;
 	uint64_t guid;
-	int32_t gid_count;
+	int32_t gid_count; /* the table is longer: others are empty */
 	uint8_t gid[SIM_GID_MAX][16];
+	uint8_t gid_type[SIM_GID_MAX]; /* enum ibv_gid_type */
 	uint32_t count[SIM_OBJECTS];
 	_Atomic uint32_t qp_ordinal;
 	_Atomic uint32_t frames_posted; /* R14: the port's shared budget */
