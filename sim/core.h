@@ -83,6 +83,10 @@ int sim_mcast_attach(struct sim_ctx *ctx, struct sim_qp *qp,
 int sim_mcast_detach(struct sim_ctx *ctx, struct sim_qp *qp,
 		     const uint8_t gid[16]);
 
+/* datagram.c: the Internet checksum's sum over an IPv4 header of 20 bytes;
+ * 0xffff when the checksum in it is right. */
+uint16_t sim_ipv4_sum(const uint8_t header[20]);
+
 /* An address handle, as posting finds it behind a request. */
 struct sim_ah {
 	struct ibv_ah ah;
@@ -115,8 +119,11 @@ bool sim_cq_is_empty(const struct sim_cq *cq);
 /* -EINVAL when what is in it would not fit. */
 int sim_cq_resize(struct sim_ctx *ctx, struct sim_cq *cq, uint32_t depth,
 		  uint32_t *granted);
-/* Append a completion; wakes a sleeper when the queue was armed. */
-void sim_cq_push(struct sim_world *w, uint32_t cq, const struct sim_cqe *cqe);
+/* Overrun: it takes no more, and what would complete there stalls (3.5). */
+bool sim_cq_is_dead(struct sim_world *w, uint32_t cq);
+/* Append a completion; wakes a sleeper when the queue was armed. False: there
+ * was no room. */
+bool sim_cq_push(struct sim_world *w, uint32_t cq, const struct sim_cqe *cqe);
 /* Forget the completions of a queue pair that is going away. */
 void sim_cq_purge(struct sim_world *w, uint32_t cq, uint32_t qp);
 

@@ -145,16 +145,24 @@ static bool wakes(const struct sim_cq *cq, const struct sim_cqe *cqe)
 	return false;
 }
 
-void sim_cq_push(struct sim_world *w, uint32_t handle,
+bool sim_cq_is_dead(struct sim_world *w, uint32_t handle)
+{
+	const struct sim_cq *cq = sim_cq_get(w, handle);
+
+	return cq && atomic_load(&cq->is_overrun);
+}
+
+bool sim_cq_push(struct sim_world *w, uint32_t handle,
 		 const struct sim_cqe *cqe)
 {
 	struct sim_cq *cq = sim_cq_get(w, handle);
-	bool wake = false;
+	bool is_full, wake = false;
 
 	if (!cq)
-		return;
+		return true;
 	sim_lock(&cq->lock);
-	if (cq->tail - cq->head >= cq->depth) {
+	is_full = cq->tail - cq->head >= cq->depth;
+	if (is_full) {
 		if (!atomic_exchange(&cq->is_overrun, 1))
 			sim_async(w, cq->async_channel, cq->cookie,
 				  IBV_EVENT_CQ_ERR);
@@ -176,6 +184,7 @@ void sim_cq_push(struct sim_world *w, uint32_t handle,
 	sim_unlock(&cq->lock);
 	if (wake)
 		sim_cq_wake(w, cq);
+	return !is_full;
 }
 
 void sim_cq_purge(struct sim_world *w, uint32_t handle, uint32_t qp)

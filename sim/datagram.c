@@ -6,24 +6,68 @@
 #include "sim/deliver.h"
 
 #include <arpa/inet.h>
+#include <netinet/in.h>
 #include <string.h>
 
 #define GRH_BYTES     40
+#define IPV4_BYTES    20
 #define MULTICAST_QPN 0xffffffu
+
+/* RoCE v2 over IPv4: its header is in the last 20 bytes, the first 20 are not
+ * written (5.5). */
+static void fill_ipv4(const struct sim_av *av, const uint8_t *sgid,
+		      uint8_t header[IPV4_BYTES], uint32_t len)
+{
+	uint16_t total = htons((uint16_t)(len + IPV4_BYTES));
+	uint16_t sum;
+
+	memset(header, 0, IPV4_BYTES);
+	header[0] = 0x45;
+	header[1] = av->traffic_class;
+	memcpy(header + 2, &total, sizeof(total));
+	header[8] = av->hop_limit;
+	header[9] = IPPROTO_UDP;
+	memcpy(header + 12, sgid + 12, 4);
+	memcpy(header + 16, av->dgid + 12, 4);
+	sum = (uint16_t)~sim_ipv4_sum(header);
+	memcpy(header + 10, &sum, sizeof(sum));
+}
+
+uint16_t sim_ipv4_sum(const uint8_t header[IPV4_BYTES])
+{
+	uint32_t sum = 0;
+
+	for (int i = 0; i < IPV4_BYTES; i += 2) {
+		uint16_t word;
+
+		memcpy(&word, header + i, sizeof(word));
+		sum += word;
+	}
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)(sum + (sum >> 16));
+}
 
 /* The 40 bytes before the data: a header where one was sent, else garbage
  * that stays what it was. */
 static void fill_grh(struct delivery *d, uint8_t grh[GRH_BYTES])
 {
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 	const struct sim_av *av = &d->wqe->op.ud.av;
+	const uint8_t *sgid = sim_gid_at(d->host, av->sgid_index);
+	bool is_v2 = av->sgid_index < d->host->gid_count &&
+		     d->host->gid_type[av->sgid_index] == IBV_GID_TYPE_ROCE_V2;
 	uint16_t len = htons((uint16_t)d->wqe->len);
 
 	memset(grh, 0, GRH_BYTES);
+	if (is_v2 && memcmp(sgid, mapped, sizeof(mapped)) == 0) {
+		fill_ipv4(av, sgid, grh + GRH_BYTES - IPV4_BYTES, d->wqe->len);
+		return;
+	}
 	grh[0] = 0x60;
 	memcpy(grh + 4, &len, sizeof(len));
-	grh[6] = 0x1b;
+	grh[6] = is_v2 ? IPPROTO_UDP : 0x1b;
 	grh[7] = av->hop_limit;
-	memcpy(grh + 8, d->host->gid[av->sgid_index % SIM_GID_MAX], 16);
+	memcpy(grh + 8, sgid, 16);
 	memcpy(grh + 24, av->dgid, 16);
 }
 

@@ -44,8 +44,8 @@ static const struct sim_op ops[] = {
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = {true, SIM_OP_ATOMIC, IBV_WC_FETCH_ADD,
 					 .types = RC | XRC,
 					 .access = IBV_ACCESS_REMOTE_ATOMIC},
-	[IBV_WR_LOCAL_INV] = {true, SIM_OP_INVALIDATE, IBV_WC_LOCAL_INV,
-			      .types = RC | UC | XRC},
+	/* Where it is legal is the model's to say. */
+	[IBV_WR_LOCAL_INV] = {true, SIM_OP_INVALIDATE, IBV_WC_LOCAL_INV},
 	[IBV_WR_BIND_MW] = {true, SIM_OP_BIND, IBV_WC_BIND_MW,
 			    .types = RC | UC | XRC},
 	[IBV_WR_SEND_WITH_INV] = {true, SIM_OP_SEND, IBV_WC_SEND,
@@ -175,6 +175,12 @@ static bool retries_are_spent(struct delivery *d)
 	return false;
 }
 
+/* The timers knob: how much sooner than the wire's this host's end. */
+static uint64_t scaled(const struct delivery *d, uint64_t ns)
+{
+	return d->host->timer_speed ? ns / d->host->timer_speed : ns;
+}
+
 /* RC, no acknowledge: wait, and count when the timer ran out. */
 void sim_await_ack(struct delivery *d)
 {
@@ -185,7 +191,7 @@ void sim_await_ack(struct delivery *d)
 	    sim_delivery_now(d) >= d->qp->wait_until_ns && retries_are_spent(d))
 		return;
 	if (timeout && !d->qp->wait_until_ns)
-		wait_until(d, sim_delivery_now(d) + timeout);
+		wait_until(d, sim_delivery_now(d) + scaled(d, timeout));
 }
 
 /* RC, receiver not ready. rnr_retry 7 never gives up, but still looks. */
@@ -205,8 +211,10 @@ static void await_receiver(struct delivery *d)
 		d->qp->wait_until_ns = 0;
 	}
 	if (!d->qp->wait_until_ns)
-		wait_until(d, sim_delivery_now(d) +
-				      rnr_ns(d->peer->attr.min_rnr_timer));
+		wait_until(d,
+			   sim_delivery_now(d) +
+				   scaled(d,
+					  rnr_ns(d->peer->attr.min_rnr_timer)));
 }
 
 /* Nobody answers. True: the head is finished and the next may go. */
@@ -303,6 +311,8 @@ bool sim_takes_messages(struct delivery *d)
 	    state > IBV_QPS_SQE || peer->qp_num != d->qp->attr.dest_qp_num ||
 	    peer->attr.dest_qp_num != d->qp->qp_num)
 		return false;
+	if (sim_is_reliable(d->qp) && sim_cq_is_dead(d->w, peer->recv_cq))
+		return false;
 	if (d->model->psn_ok && !d->model->psn_ok(d->host, d->qp, peer))
 		return false;
 	/* 5.8: the first message tells a responder that it is connected. */
@@ -354,6 +364,21 @@ static bool find_local(struct delivery *d)
 	return false;
 }
 
+/* 2.10: a path MTU over what either Ethernet port carries is accepted, and
+ * then packets of that size are lost on the way. */
+static bool is_over_wire_mtu(const struct delivery *d)
+{
+	const struct ibv_port_attr *here = &d->host->port_attr;
+	const struct ibv_port_attr *there =
+		&sim_host_of(d->w, d->peer->object.host)->port_attr;
+	enum ibv_mtu wire = here->active_mtu < there->active_mtu
+				    ? here->active_mtu
+				    : there->active_mtu;
+
+	return here->link_layer == IBV_LINK_LAYER_ETHERNET &&
+	       d->qp->attr.path_mtu > wire && d->len > 128u << wire;
+}
+
 static bool connected_step(struct delivery *d)
 {
 	if (d->len > d->host->port_attr.max_msg_sz &&
@@ -366,10 +391,17 @@ static bool connected_step(struct delivery *d)
 		return false;
 	}
 	d->peer = find_peer(d);
-	if (!d->peer)
+	if (!d->peer || is_over_wire_mtu(d))
 		return sim_no_answer(d);
 	return d->op->class == SIM_OP_SEND ? sim_meet_receive(d)
 					   : sim_meet_remote(d);
+}
+
+/* On which queue pairs the head's opcode is legal (2.8). */
+static uint32_t types_of(const struct delivery *d)
+{
+	return d->op->class == SIM_OP_INVALIDATE ? d->model->local_inv_types
+						 : d->op->types;
 }
 
 /* Try the head once. True: look at the head again. */
@@ -377,6 +409,7 @@ static bool step(struct delivery *d)
 {
 	struct sim_qp *qp = d->qp;
 
+	d->is_overrun = false;
 	d->wqe = sim_wqe_at(d->w, &qp->sq, qp->sq.head);
 	d->op = sim_op_of(d->wqe->opcode);
 	d->len = d->wqe->len;
@@ -387,7 +420,7 @@ static bool step(struct delivery *d)
 		sim_end_head(d, IBV_WC_SUCCESS);
 		return true;
 	}
-	if (!(d->op->types >> qp->type & 1)) {
+	if (!(types_of(d) >> qp->type & 1)) {
 		sim_fail_sender(d, IBV_WC_LOC_QP_OP_ERR);
 		return false;
 	}

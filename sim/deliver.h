@@ -59,6 +59,7 @@ struct delivery {
 	struct sim_srq *srq;
 	uint32_t recv_cq;
 	uint32_t recv_pd;
+	bool is_overrun; /* the receive's completion found no room */
 	/* A responder that went to ERR: its send queue is flushed when we
 	 * hold no lock. */
 	struct sim_qp *failed;
@@ -119,6 +120,9 @@ void sim_push_recv_cqe(struct delivery *d, struct sim_wqe *recv,
 /* The responder goes to ERR, with this event (or 0). Receive lock held. */
 void sim_fail_responder(struct delivery *d, int event);
 bool sim_meet_receive(struct delivery *d);
+/* 5.3: the completion was lost, so a reliable message is not acknowledged. The
+ * receive lock is held, and released when true. */
+bool sim_lost_in_overrun(struct delivery *d);
 
 /* remote.c, window.c, datagram.c: the steps of the other classes. */
 bool sim_meet_remote(struct delivery *d);

@@ -102,7 +102,15 @@ struct sim_model {
 	bool (*ignores_opcode)(const struct sim_host *host, unsigned opcode);
 	uint32_t events; /* bit n: raises enum ibv_event_type n (5.8) */
 	bool has_moderation;
+	bool pins_memory;	  /* regions are real pages, and locked (3.1) */
+	uint32_t local_inv_types; /* bit n: LOCAL_INV on enum ibv_qp_type n */
 	/* 3.6, where Soft-RoCE differs from cards. */
+	bool keeps_early_sends; /* refused before RTS, and go out after it */
+	bool no_recv_beside_srq;
+	bool srq_tells_uc_misfit; /* though drops_misfit */
+	bool overrun_fails_responder;
+	bool keeps_dead_completions; /* of a queue pair that is destroyed */
+	bool rounds_rd_atomic;
 	uint8_t recv_prot_status; /* of a receive with a bad sge; 0: LOC_PROT */
 	bool recv_says_grh;	  /* in every completion of a receive */
 	bool retry_7_is_forever;
@@ -137,6 +145,8 @@ int sim_model_check_modify(const struct sim_host *host, const struct sim_qp *qp,
 			   const struct ibv_qp_attr *attr, int mask);
 int sim_model_check_send(const struct sim_host *host, const struct sim_qp *qp,
 			 const struct ibv_send_wr *wr, uint64_t len);
+/* Has this process the capability, as in capabilities(7)? */
+bool sim_has_capability(int capability);
 enum ibv_qp_state sim_model_recv_from(const struct sim_host *host);
 enum sim_no_recv sim_model_no_recv(const struct sim_qp *qp);
 bool sim_model_psn_ok(const struct sim_host *host, const struct sim_qp *from,
@@ -172,6 +182,19 @@ static inline uint8_t sim_vendor_err(const struct sim_model *model,
 {
 	return model->vendor_err ? model->vendor_err[status] : 0;
 }
+
+/* Knobs that more than one model has; their files name them. */
+#define SIM_KNOB_MEMLOCK                                                   \
+	{                                                                  \
+		"memlock", "ignore|enforce", "3.1",                        \
+			"whether regions count against RLIMIT_MEMLOCK, a " \
+			"process each"                                     \
+	}
+#define SIM_KNOB_TIMERS                                                        \
+	{                                                                      \
+		"timers", "#1 of 1..1000", "5.9",                              \
+			"how many times faster acknowledge and RNR timers run" \
+	}
 
 /* Registers a model; ends its file. */
 #define SIM_MODEL(model)                                   \

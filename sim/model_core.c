@@ -41,15 +41,14 @@ int sim_model_check_mr(const struct sim_host *host, uint64_t addr,
 	return 0;
 }
 
-/* CAP_NET_RAW, for what could forge others' packets (3.1). */
-static bool may_send_raw(void)
+bool sim_has_capability(int capability)
 {
 	struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3,
 						  0};
 	struct __user_cap_data_struct have[_LINUX_CAPABILITY_U32S_3];
 
 	return syscall(SYS_capget, &header, have) == 0 &&
-	       (have[0].effective >> CAP_NET_RAW & 1);
+	       (have[capability / 32].effective >> capability % 32 & 1);
 }
 
 int sim_model_check_qp(const struct sim_qp_request *request)
@@ -67,7 +66,8 @@ int sim_model_check_qp(const struct sim_qp_request *request)
 	if (!(core_types >> (attr->qp_type & 31) & 1) &&
 	    attr->qp_type != IBV_QPT_DRIVER)
 		return -EINVAL;
-	if (attr->qp_type == IBV_QPT_RAW_PACKET && !may_send_raw()) {
+	if (attr->qp_type == IBV_QPT_RAW_PACKET &&
+	    !sim_has_capability(CAP_NET_RAW)) {
 		sim_diag(model->name, "3.1: needs CAP_NET_RAW",
 			 "create_qp refused: RAW_PACKET");
 		return -EPERM;
@@ -109,7 +109,8 @@ int sim_model_check_modify(const struct sim_host *host, const struct sim_qp *qp,
 		return -EINVAL;
 	if ((mask & IBV_QP_TIMEOUT) && attr->timeout > 31)
 		return -EINVAL;
-	if ((mask & IBV_QP_QKEY) && attr->qkey >> 31 && !may_send_raw()) {
+	if ((mask & IBV_QP_QKEY) && attr->qkey >> 31 &&
+	    !sim_has_capability(CAP_NET_RAW)) {
 		sim_diag(model->name,
 			 "3.1: a key with bit 31 needs CAP_NET_RAW",
 			 "modify_qp refused: qkey 0x%x", attr->qkey);

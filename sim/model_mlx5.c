@@ -26,6 +26,8 @@ enum knob {
 	MTU,
 	LOOPBACKS,
 	UC_SHORT_RECV,
+	MEMLOCK,
+	TIMERS,
 };
 
 static const struct sim_knob knobs[] = {
@@ -38,6 +40,8 @@ static const struct sim_knob knobs[] = {
 		       "GIDs of 127.0.0.1 … n; 0 leaves the port's own"},
 	[UC_SHORT_RECV] = {"uc_short_recv", "loc_len|drop", "5.4, 7",
 			   "a UC message longer than its receive"},
+	[MEMLOCK] = SIM_KNOB_MEMLOCK,
+	[TIMERS] = SIM_KNOB_TIMERS,
 };
 
 /* libmlx5 reads MLX_QP_ALLOC_TYPE, MLX_CQ_ALLOC_TYPE and MLX_SRQ_ALLOC_TYPE;
@@ -142,6 +146,8 @@ static void init_host(struct sim_host *host, uint32_t index)
 						  1u << IBV_GID_TYPE_ROCE_V2
 					: 1u << IBV_GID_TYPE_IB,
 			    sim_knob(host, LOOPBACKS));
+	host->holds_to_memlock = sim_knob(host, MEMLOCK) == 1;
+	host->timer_speed = (uint32_t)sim_knob(host, TIMERS);
 	set_generation(host, sim_knob(host, GENERATION));
 	host->port[0].lid = is_ethernet ? 0 : (uint16_t)(index + 1);
 	if (is_ethernet)
@@ -209,6 +215,7 @@ static const struct sim_model mlx5 = {
 	.dm_bytes = 131072,
 	.ece_vendor = 0x15b3, /* its PCI vendor */
 	.has_windows = true,
+	.pins_memory = true,
 	.has_multicast = true,
 	.has_xrc = true,
 	.has_rereg = true,
@@ -247,6 +254,8 @@ static const struct sim_model mlx5 = {
 	.drops_misfit = drops_misfit,
 	.psn_ok = sim_model_psn_ok,
 	.vendor_err = vendor_errs,
+	.local_inv_types =
+		1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_XRC_SEND,
 	.fails_qp_on_misfit = true,
 	.init_host = init_host,
 };

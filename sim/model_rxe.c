@@ -2,9 +2,8 @@
 /*
  * Soft-RoCE (rdma_rxe) of Linux, which differs from cards (3.6).
  *
- * Section numbers are those of spec/device-models.md. Deviations: queue pair
- * numbers do not start at 17; a send posted before RTS is refused and not kept
- * for later.
+ * Section numbers are those of spec/device-models.md. One deviation:
+ * queue pair numbers do not start at 17.
  */
 #define _GNU_SOURCE
 #include "sim/model.h"
@@ -40,6 +39,8 @@ static int check_send(const struct sim_host *host, const struct sim_qp *qp,
 enum knob {
 	KERNEL,
 	LOOPBACKS,
+	MEMLOCK,
+	TIMERS,
 };
 
 static const struct sim_knob knobs[] = {
@@ -47,6 +48,8 @@ static const struct sim_knob knobs[] = {
 		    "6.12 has long messages and LAST_WQE_REACHED"},
 	[LOOPBACKS] = {"loopbacks", "#6 of 0..7", "2.5",
 		       "GIDs of 127.0.0.1 … n; 1 leaves index 2 on empty"},
+	[MEMLOCK] = SIM_KNOB_MEMLOCK,
+	[TIMERS] = SIM_KNOB_TIMERS,
 };
 
 /* Queues hold 2^n - 1 requests and say so (2.9). */
@@ -76,6 +79,8 @@ static void init_host(struct sim_host *host, uint32_t index)
 	sim_model_init_host(host, 0x00000afffe000001ull + index,
 			    1u << IBV_GID_TYPE_ROCE_V2,
 			    sim_knob(host, LOOPBACKS));
+	host->holds_to_memlock = sim_knob(host, MEMLOCK) == 1;
+	host->timer_speed = (uint32_t)sim_knob(host, TIMERS);
 	if (sim_knob(host, KERNEL) == 1) {
 		host->port_attr.max_msg_sz = 0x80000000;
 		host->events |= 1u << IBV_EVENT_QP_LAST_WQE_REACHED;
@@ -143,6 +148,7 @@ static const struct sim_model rxe = {
 	.srq_max_wr = WR_MAX,
 	.srq_max_sge = 27,
 	.has_windows = true,
+	.pins_memory = true,
 	.has_multicast = true,
 	.has_rereg = true,
 	.rereg_keeps_range = true,
@@ -179,6 +185,13 @@ static const struct sim_model rxe = {
 	.takes_any_length = true,
 	.loses_long_datagrams = true,
 	.errors_say_send = true,
+	.local_inv_types = 1u << IBV_QPT_RC,
+	.keeps_early_sends = true,
+	.no_recv_beside_srq = true,
+	.srq_tells_uc_misfit = true,
+	.overrun_fails_responder = true,
+	.keeps_dead_completions = true,
+	.rounds_rd_atomic = true,
 	.init_host = init_host,
 };
 

@@ -3,6 +3,9 @@
 #include "sim/core.h"
 
 #include <errno.h>
+#include <linux/capability.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "sim/diag.h"
 
@@ -58,6 +61,78 @@ static uint32_t mr_limit(const struct sim_host *host,
 	return atomic_load(&pd->users) < model->mr_limit ? SIM_MR_MAX : 0;
 }
 
+/* Bytes of the pages that a range touches, and where they begin. */
+static uint64_t pages_of(uint64_t addr, uint64_t length, uint64_t *start)
+{
+	const uint64_t in_page = 4095;
+
+	*start = addr & ~in_page;
+	return (addr + length + in_page - *start) & ~in_page;
+}
+
+/* The kernel pins what is registered: the pages are there from now on, or the
+ * range is refused. Kernels before 5.14 cannot be asked. */
+static int populate(uint64_t start, uint64_t bytes, bool is_written)
+{
+	static _Alignas(4096) uint8_t probe[4096];
+	int advice = is_written ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+
+	if (bytes == 0 ||
+	    madvise((void *)(uintptr_t)start, bytes, advice) == 0 ||
+	    madvise(probe, sizeof(probe), advice) != 0)
+		return 0;
+	return -EFAULT;
+}
+
+static int check_memlock(struct sim_world *w, const struct sim_host *host,
+			 uint64_t bytes)
+{
+	uint64_t have = atomic_load(&w->seg->proc[w->proc].pinned_bytes);
+	struct rlimit limit;
+
+	if (!host->holds_to_memlock || sim_has_capability(CAP_IPC_LOCK) ||
+	    getrlimit(RLIMIT_MEMLOCK, &limit) != 0 ||
+	    (limit.rlim_cur && have + bytes <= limit.rlim_cur))
+		return 0;
+	sim_diag(sim_model_of(host)->name, "3.1: RLIMIT_MEMLOCK",
+		 "reg_mr refused: %llu bytes beside %llu, of %llu",
+		 (unsigned long long)bytes, (unsigned long long)have,
+		 (unsigned long long)limit.rlim_cur);
+	return limit.rlim_cur ? -ENOMEM : -EPERM;
+}
+
+/* Lock a region's memory as the kernel does, or say why not. */
+static int pin(struct sim_world *w, const struct sim_host *host,
+	       const struct sim_mr_request *request)
+{
+	uint64_t start, bytes;
+	int rc;
+
+	if (!sim_model_of(host)->pins_memory)
+		return 0;
+	bytes = pages_of(request->addr, request->length, &start);
+	rc = check_memlock(w, host, bytes);
+	if (!rc)
+		rc = populate(start, bytes,
+			      request->access & IBV_ACCESS_LOCAL_WRITE);
+	if (rc == -EFAULT)
+		sim_diag(sim_model_of(host)->name,
+			 "3.1: not mapped, or not writable",
+			 "reg_mr refused: %llu bytes at 0x%llx",
+			 (unsigned long long)request->length,
+			 (unsigned long long)request->addr);
+	return rc;
+}
+
+static void count_pinned(struct sim_world *w, const struct sim_mr *mr,
+			 bool is_added)
+{
+	uint64_t start, bytes = pages_of(mr->addr, mr->length, &start);
+
+	atomic_fetch_add(&w->seg->proc[mr->object.proc].pinned_bytes,
+			 is_added ? bytes : -bytes);
+}
+
 int sim_mr_reg(struct sim_ctx *ctx, const struct sim_mr_request *request,
 	       uint32_t *out, uint32_t *key)
 {
@@ -65,6 +140,7 @@ int sim_mr_reg(struct sim_ctx *ctx, const struct sim_mr_request *request,
 	struct sim_host *host = sim_host_of(w, ctx->host);
 	const struct sim_model *model = sim_model_of(host);
 	struct sim_pd *pd = sim_pd_mine(w, request->pd);
+	bool is_zero_based = request->access & IBV_ACCESS_ZERO_BASED;
 	struct sim_mr *mr;
 	int rc;
 
@@ -72,6 +148,11 @@ int sim_mr_reg(struct sim_ctx *ctx, const struct sim_mr_request *request,
 		return -EINVAL;
 	rc = model->check_mr(host, request->addr, request->length,
 			     request->access);
+	if (!rc && model->pins_memory && !is_zero_based &&
+	    (request->iova ^ request->addr) % 4096)
+		rc = -EINVAL;
+	if (!rc)
+		rc = pin(w, host, request);
 	if (rc)
 		return rc;
 	mr = sim_object_claim(ctx, SIM_MR, mr_limit(host, model, pd), &rc);
@@ -84,12 +165,13 @@ int sim_mr_reg(struct sim_ctx *ctx, const struct sim_mr_request *request,
 	mr->access = request->access;
 	mr->addr = request->addr;
 	mr->length = request->length;
-	mr->iova = request->iova;
+	mr->iova = is_zero_based ? 0 : request->iova;
 	mr->is_aliased = model->aliases_mr &&
 			 model->aliases_mr(host, mr->addr, mr->length);
 	/* Fresh on every registration: slot above, generation below. */
 	mr->key = (uint32_t)(mr - w->seg->mr) << 12 | mr->object.generation;
 	atomic_fetch_add(&pd->users, 1);
+	count_pinned(w, mr, true);
 	*key = mr->key;
 	*out = sim_object_publish(w, &mr->object, SIM_MR);
 	return 0;
@@ -142,6 +224,8 @@ int sim_mr_rereg(struct sim_ctx *ctx, uint32_t handle,
 	if (change->changes_access)
 		next.access = change->to.access;
 	rc = model->check_mr(host, next.addr, next.length, next.access);
+	if (!rc)
+		rc = pin(w, host, &next);
 	if (rc)
 		return rc;
 	/* Out of use while it changes; the key stays. */
@@ -154,10 +238,12 @@ int sim_mr_rereg(struct sim_ctx *ctx, uint32_t handle,
 			atomic_fetch_sub(&from->users, 1);
 		mr->pd = change->to.pd;
 	}
+	count_pinned(w, mr, false);
 	mr->addr = next.addr;
 	mr->length = next.length;
 	mr->iova = next.iova;
 	mr->access = next.access;
+	count_pinned(w, mr, true);
 	atomic_store(&mr->object.handle, handle);
 	return 0;
 }
@@ -177,6 +263,7 @@ int sim_mr_dereg(struct sim_ctx *ctx, uint32_t handle)
 	/* Invisible from here. */
 	atomic_store(&mr->object.handle, 0);
 	sim_mr_wait_unused(w, mr->pd);
+	count_pinned(w, mr, false);
 	pd = sim_pd_get(w, mr->pd);
 	if (pd)
 		atomic_fetch_sub(&pd->users, 1);

@@ -105,16 +105,20 @@ static int refuse_full(const struct sim_model *model, const struct sim_qp *qp,
 	return is_recv ? model->errno_recv_full : model->errno_send_full;
 }
 
+static bool is_early(struct sim_qp *qp)
+{
+	return atomic_load(&qp->state) < IBV_QPS_RTS;
+}
+
 /* 0 or the errno to return; the caller holds the send lock. */
 static int check_send(struct sim_world *w, struct sim_qp *qp,
 		      const struct ibv_send_wr *wr, uint64_t len)
 {
 	struct sim_host *host = sim_host_of(w, qp->object.host);
 	const struct sim_model *model = sim_model_of(host);
-	uint32_t state = atomic_load(&qp->state);
 	int rc;
 
-	if (state < IBV_QPS_RTS)
+	if (is_early(qp) && !model->keeps_early_sends)
 		return refuse_state(model, qp, false);
 	if ((wr->send_flags & IBV_SEND_INLINE) &&
 	    len > qp->cap.max_inline_data) {
@@ -225,6 +229,9 @@ int sim_post_send(struct sim_ctx *ctx, struct sim_qp *qp,
 		atomic_store(&qp->sq.tail, tail);
 		qp->sq.frames_posted = frames;
 	}
+	/* 3.3: Soft-RoCE's library queues them before its kernel refuses. */
+	if (!rc && is_early(qp))
+		rc = refuse_state(model, qp, false);
 	sim_unlock(&qp->sq_lock);
 	if (rc)
 		*bad = wr;

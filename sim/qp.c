@@ -8,6 +8,8 @@
 #include "sim/diag.h"
 
 #define QPN_SLOT_BITS 12
+/* Bits of modify_qp that the kernel's core knows. */
+#define KNOWN_ATTRIBUTES (((IBV_QP_DEST_QPN << 1) - 1) | IBV_QP_RATE_LIMIT)
 _Static_assert(SIM_QP_MAX <= 1 << QPN_SLOT_BITS, "slots fit a number");
 
 /* Numbers are unique in the world, and not reused until a slot has been
@@ -65,7 +67,7 @@ int sim_ring_init(struct sim_world *w, struct sim_ring *ring,
 
 /* What the model grants for what was asked, into qp->cap. */
 static void grant_caps(const struct sim_host *host, struct sim_qp *qp,
-		       const struct ibv_qp_cap *asked)
+		       const struct ibv_qp_cap *asked, bool has_srq)
 {
 	const struct sim_model *model = sim_model_of(host);
 
@@ -76,6 +78,8 @@ static void grant_caps(const struct sim_host *host, struct sim_qp *qp,
 		qp->cap.max_send_sge = 1;
 	if (qp->cap.max_recv_sge == 0)
 		qp->cap.max_recv_sge = 1;
+	if (has_srq && model->no_recv_beside_srq)
+		qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
 	if (qp->cap.max_inline_data < model->min_inline)
 		qp->cap.max_inline_data = model->min_inline;
 	if (qp->cap.max_inline_data <
@@ -207,7 +211,7 @@ int sim_qp_create(struct sim_ctx *ctx, const struct sim_qp_config *config,
 	qp = claim(ctx, &rc);
 	if (!qp)
 		return rc;
-	grant_caps(host, qp, &config->attr->cap);
+	grant_caps(host, qp, &config->attr->cap, config->srq != 0);
 	rc = init_rings(w, host, qp);
 	if (rc) {
 		sim_object_release(w, &qp->object, SIM_QP);
@@ -281,8 +285,13 @@ static void reset_rings(struct sim_world *w, struct sim_qp *qp)
 	qp->wait_until_ns = 0;
 }
 
-static void store_attr(struct sim_qp *qp, const struct ibv_qp_attr *in,
-		       int mask)
+static uint8_t round_depth(uint8_t depth)
+{
+	return depth ? (uint8_t)sim_round_up(depth) : 0;
+}
+
+static void store_attr(const struct sim_host *host, struct sim_qp *qp,
+		       const struct ibv_qp_attr *in, int mask)
 {
 	struct ibv_qp_attr *at = &qp->attr;
 
@@ -310,6 +319,10 @@ static void store_attr(struct sim_qp *qp, const struct ibv_qp_attr *in,
 	KEEP(IBV_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
 	KEEP(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
 #undef KEEP
+	if (sim_model_of(host)->rounds_rd_atomic) {
+		at->max_rd_atomic = round_depth(at->max_rd_atomic);
+		at->max_dest_rd_atomic = round_depth(at->max_dest_rd_atomic);
+	}
 	/* Numbers of 24 bits: upper bits are ignored (3.1). */
 	if (mask & IBV_QP_RQ_PSN)
 		at->rq_psn = in->rq_psn & 0xffffff;
@@ -326,10 +339,18 @@ static int check_modify(struct sim_ctx *ctx, const struct sim_qp *qp,
 {
 	struct sim_host *host = sim_host_of(ctx->world, ctx->host);
 	const struct sim_model *model = sim_model_of(host);
-	enum ibv_qp_state from = qp->state;
+	/* 3.1: what the program says of the state is believed. */
+	enum ibv_qp_state from =
+		mask & IBV_QP_CUR_STATE ? attr->cur_qp_state : qp->state;
 	enum ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : from;
-	int rc = sim_qp_check_transition(qp->type, from, to, mask);
+	int rc;
 
+	if ((mask & IBV_QP_CUR_STATE) &&
+	    (from < IBV_QPS_RTR || from > IBV_QPS_SQE))
+		return -EINVAL;
+	if (mask & ~KNOWN_ATTRIBUTES)
+		return -EOPNOTSUPP;
+	rc = sim_qp_check_transition(qp->type, from, to, mask);
 	if (rc) {
 		sim_diag(model->name, "3.2: required and optional attributes",
 			 "modify_qp refused on qp 0x%x: state %d to %d with "
@@ -398,7 +419,7 @@ int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 		sim_unlock(&qp->sq_lock);
 		return rc;
 	}
-	store_attr(qp, attr, mask);
+	store_attr(sim_host_of(w, ctx->host), qp, attr, mask);
 	if (mask & IBV_QP_STATE)
 		atomic_store(&qp->state, attr->qp_state);
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
@@ -431,8 +452,10 @@ int sim_qp_destroy(struct sim_ctx *ctx, uint32_t handle)
 	sim_lock(&qp->rq_lock);
 	atomic_store(&qp->object.handle, 0);
 	atomic_store(&qp->state, IBV_QPS_RESET);
-	sim_cq_purge(w, qp->send_cq, handle);
-	sim_cq_purge(w, qp->recv_cq, handle);
+	if (!sim_model_of(sim_host_of(w, ctx->host))->keeps_dead_completions) {
+		sim_cq_purge(w, qp->send_cq, handle);
+		sim_cq_purge(w, qp->recv_cq, handle);
+	}
 	give_back_frames(w, qp);
 	sim_qp_free_rings(w, qp);
 	qp->sq.head = qp->sq.tail = qp->rq.head = qp->rq.tail = 0;

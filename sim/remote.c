@@ -104,6 +104,8 @@ static bool do_write(struct delivery *d, const struct sim_span *remote)
 	}
 	sim_strike_bytes(d);
 	tell_receiver(d);
+	if (sim_lost_in_overrun(d))
+		return sim_no_answer(d);
 	sim_unlock(&d->peer->rq_lock);
 	sim_end_head(d, IBV_WC_SUCCESS);
 	return true;

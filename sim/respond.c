@@ -40,7 +40,9 @@ bool sim_open_recv(struct delivery *d)
 		return true;
 	sim_lock(&d->srq->lock);
 	d->ring = &d->srq->ring;
-	d->recv_pd = d->srq->pd;
+	/* 5.8: of the queue pair's domain; an XRC target has none. */
+	if (peer->type == IBV_QPT_XRC_RECV)
+		d->recv_pd = d->srq->pd;
 	return true;
 }
 
@@ -119,7 +121,7 @@ void sim_push_recv_cqe(struct delivery *d, struct sim_wqe *recv,
 	};
 
 	consume(d);
-	sim_cq_push(d->w, d->recv_cq, &cqe);
+	d->is_overrun = !sim_cq_push(d->w, d->recv_cq, &cqe);
 }
 
 void sim_fail_responder(struct delivery *d, int event)
@@ -145,13 +147,15 @@ static void misfit(struct delivery *d, struct sim_wqe *recv,
 		   enum ibv_wc_status status, enum ibv_wc_status answer)
 {
 	const struct sim_host *far = sim_host_of(d->w, d->peer->object.host);
-	bool is_lost = d->qp->type == IBV_QPT_UC && d->model->drops_misfit &&
+	bool is_uc = d->qp->type == IBV_QPT_UC;
+	bool only_tells = is_uc && d->srq && d->model->srq_tells_uc_misfit;
+	bool is_lost = is_uc && !only_tells && d->model->drops_misfit &&
 		       d->model->drops_misfit(far);
 
 	if (!is_lost)
 		sim_push_recv_cqe(d, recv, status, 0);
 	sim_close_recv(d);
-	if (!is_lost && d->model->fails_qp_on_misfit)
+	if (!is_lost && !only_tells && d->model->fails_qp_on_misfit)
 		sim_fail_responder(d, 0);
 	sim_unlock(&d->peer->rq_lock);
 	if (sim_is_reliable(d->qp))
@@ -180,10 +184,14 @@ static bool copy_failed(struct delivery *d, struct sim_wqe *recv,
 	return sim_copy_failed(d, why);
 }
 
-static void invalidate_remote(struct delivery *d)
+bool sim_lost_in_overrun(struct delivery *d)
 {
-	if (d->op->has_inv)
-		sim_invalidate(d->w, d->peer, d->wqe->imm);
+	if (!d->is_overrun || !sim_is_reliable(d->qp))
+		return false;
+	if (d->model->overrun_fails_responder)
+		sim_fail_responder(d, 0);
+	sim_unlock(&d->peer->rq_lock);
+	return true;
 }
 
 /* Match with the receive at the head. Both locks held, and released. */
@@ -211,9 +219,15 @@ static bool fill_receive(struct delivery *d, struct sim_wqe *recv)
 	if (copied != SIM_COPY_OK)
 		return copy_failed(d, recv, copied);
 	sim_strike_bytes(d);
-	invalidate_remote(d);
+	/* 5.3: not a key that it may take out of use. */
+	if (d->op->has_inv && !sim_invalidate(d->w, peer, d->wqe->imm)) {
+		misfit(d, recv, IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_ACCESS_ERR);
+		return true;
+	}
 	sim_push_recv_cqe(d, recv, IBV_WC_SUCCESS, 0);
 	sim_close_recv(d);
+	if (sim_lost_in_overrun(d))
+		return sim_no_answer(d);
 	sim_unlock(&peer->rq_lock);
 	if (sim_is_struck(d) && sim_wants_duplicate(d))
 		return true;

@@ -2,6 +2,7 @@
 /* Address handles: where a datagram goes, kept in the program's memory. */
 #include "sim/verbs_front.h"
 
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,24 +51,61 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	it->av.sgid_index = attr->grh.sgid_index;
 	it->av.traffic_class = attr->grh.traffic_class;
 	it->av.hop_limit = attr->grh.hop_limit;
+	/* 3.1: a domain with address handles is busy. */
+	__atomic_add_fetch(&((struct front_pd *)pd)->children, 1,
+			   __ATOMIC_ACQ_REL);
 	return &it->ah;
 }
 
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
+	__atomic_sub_fetch(&((struct front_pd *)ah->pd)->children, 1,
+			   __ATOMIC_ACQ_REL);
 	free((struct sim_ah *)ah);
 	return 0;
 }
 
-static int find_gid(struct ibv_context *context, uint8_t port,
-		    const union ibv_gid *gid)
+/* The index of a GID with this type, -1 when there is none. */
+static int find_gid(struct ibv_context *context, const uint8_t gid[16],
+		    enum ibv_gid_type type)
 {
-	union ibv_gid have;
+	const struct sim_host *host = front_host(context);
 
-	for (int i = 0; ibv_query_gid(context, port, i, &have) == 0; i++)
-		if (memcmp(have.raw, gid->raw, 16) == 0)
+	for (int i = 0; i < host->gid_count; i++)
+		if (host->gid_type[i] == type &&
+		    memcmp(host->gid[i], gid, 16) == 0)
 			return i;
 	return -1;
+}
+
+/* Who sent to whom, by what kind of packet: what is in the 40 bytes before a
+ * datagram tells. */
+struct path {
+	uint8_t from[16], to[16];
+	enum ibv_gid_type type;
+};
+
+static void read_path(struct ibv_context *context, const struct ibv_grh *grh,
+		      struct path *path)
+{
+	const uint8_t *ipv4 = (const uint8_t *)grh + 20;
+	bool is_ethernet = front_host(context)->port_attr.link_layer ==
+			   IBV_LINK_LAYER_ETHERNET;
+
+	if (is_ethernet && ipv4[0] == 0x45 && sim_ipv4_sum(ipv4) == 0xffff) {
+		memset(path, 0, sizeof(*path));
+		path->from[10] = path->from[11] = 0xff;
+		path->to[10] = path->to[11] = 0xff;
+		memcpy(path->from + 12, ipv4 + 12, 4);
+		memcpy(path->to + 12, ipv4 + 16, 4);
+		path->type = IBV_GID_TYPE_ROCE_V2;
+		return;
+	}
+	memcpy(path->from, grh->sgid.raw, 16);
+	memcpy(path->to, grh->dgid.raw, 16);
+	path->type = !is_ethernet		    ? IBV_GID_TYPE_IB
+		     : grh->next_hdr == IPPROTO_UDP ? IBV_GID_TYPE_ROCE_V2
+						    : IBV_GID_TYPE_ROCE_V1;
 }
 
 /* The way back to who sent this. */
@@ -75,6 +113,7 @@ int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port,
 			struct ibv_wc *wc, struct ibv_grh *grh,
 			struct ibv_ah_attr *attr)
 {
+	struct path path;
 	int index;
 
 	memset(attr, 0, sizeof(*attr));
@@ -84,11 +123,12 @@ int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port,
 	attr->port_num = port;
 	if (!(wc->wc_flags & IBV_WC_GRH))
 		return 0;
-	index = find_gid(context, port, &grh->dgid);
+	read_path(context, grh, &path);
+	index = find_gid(context, path.to, path.type);
 	if (index < 0)
 		return -1;
 	attr->is_global = 1;
-	attr->grh.dgid = grh->sgid;
+	memcpy(attr->grh.dgid.raw, path.from, 16);
 	attr->grh.sgid_index = (uint8_t)index;
 	attr->grh.hop_limit = 0xff;
 	return 0;

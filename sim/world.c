@@ -248,6 +248,7 @@ static int claim_proc(struct sim_world *w,
 		proc->pid = getpid();
 		proc->is_observer = is_observer;
 		proc->is_retired = 0;
+		atomic_store(&proc->pinned_bytes, 0);
 		proc->host = config->host ? (uint32_t)config->host - 1
 					  : next_host(w->seg, is_observer);
 		atomic_store(&proc->life, SIM_LIVE);

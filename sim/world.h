@@ -72,6 +72,7 @@ struct sim_proc {
 	uint32_t host;
 	uint32_t is_observer;
 	uint32_t is_retired; /* an observer that has seen its program end */
+	_Atomic uint64_t pinned_bytes; /* of its regions, whole pages */
 };
 
 struct sim_pd {
@@ -312,7 +313,9 @@ struct sim_host {
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
 	uint32_t qp_types, events;
-	uint32_t clock_khz; /* of timestamps; 0 = has none */
+	uint32_t clock_khz;   /* of timestamps; 0 = has none */
+	uint32_t timer_speed; /* 0 = 1: as the wire's */
+	uint32_t holds_to_memlock;
 	struct sim_port port[SIM_PORT_MAX];
 	int32_t port_count;
 	int32_t active_port; /* the cabled one, 0 = none */

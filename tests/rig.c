@@ -90,7 +90,6 @@ static void fill_attr(struct rig_end *end, const struct rig_end *peer,
 
 	memset(attr, 0, sizeof(*attr));
 	attr->port_num = 1;
-	attr->path_mtu = IBV_MTU_4096;
 	attr->dest_qp_num = peer ? peer->qp->qp_num : 0;
 	attr->ah_attr.port_num = 1;
 	attr->ah_attr.is_global = 1;
@@ -101,9 +100,10 @@ static void fill_attr(struct rig_end *end, const struct rig_end *peer,
 	attr->timeout = 8; /* 1 ms */
 	attr->retry_cnt = 3;
 	attr->rnr_retry = 3;
+	CHECK_EQ(ibv_query_port(end->context, 1, &port), 0);
+	attr->path_mtu = port.active_mtu;
 	if (!peer)
 		return;
-	CHECK_EQ(ibv_query_port(end->context, 1, &port), 0);
 	CHECK_EQ(ibv_query_gid(peer->context, 1, 1, &gid), 0);
 	attr->ah_attr.grh.dgid = gid;
 }
