@@ -22,15 +22,16 @@ LDFLAGS := $(OPT_$(MODE)) -Wl,-z,now -Wl,-z,defs
 # in the tests; the tool links the core of sim, so that it can never shadow
 # the real libibverbs.
 LIB   := $(wildcard lib/*.c)
-BOOT  := sim/boot.c
+LOADED := sim/boot.c sim/paths.c
 FRONT := $(wildcard sim/verbs_*.c)
-CORE  := $(filter-out $(BOOT) $(FRONT),$(wildcard sim/*.c))
+CORE  := $(filter-out $(LOADED) $(FRONT),$(wildcard sim/*.c))
 FAULT := $(wildcard fault/*.c)
 MAIN  := fault/main.c $(wildcard fault/cmd_*.c)
 obj    = $(patsubst %.c,$(B)/%.o,$1)
 
 .PHONY: all
-all: $(B)/libibverbs.so.1 $(B)/verbena-boot.so $(B)/libverbena.a $(B)/verbena
+all: $(B)/libibverbs.so.1 $(B)/verbena-boot.so $(B)/verbena-paths.so \
+     $(B)/libverbena.a $(B)/verbena
 	@:
 
 $(B)/%.o: %.c Makefile
@@ -43,7 +44,9 @@ $(B)/libibverbs.so.1: $(call obj,$(CORE) $(FRONT)) sim/libibverbs.map
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libibverbs.so.1 \
 	  -Wl,--version-script=sim/libibverbs.map -o $@ $(filter %.o,$^) -lpthread
 
-$(B)/verbena-boot.so: $(call obj,$(CORE) $(BOOT))
+$(B)/verbena-boot.so: $(call obj,$(CORE) sim/boot.c)
+$(B)/verbena-paths.so: $(call obj,sim/paths.c)
+$(B)/verbena-boot.so $(B)/verbena-paths.so:
 	$(Q)echo "  LINK  $@"
 	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $^ -ldl -lpthread
 
@@ -116,7 +119,7 @@ PREFIX ?= /usr/local
 install: all
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(B)/verbena
 	install -D -t $(DESTDIR)$(PREFIX)/lib/verbena $(B)/libibverbs.so.1 \
-	  $(B)/verbena-boot.so
+	  $(B)/verbena-boot.so $(B)/verbena-paths.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(B)/libverbena.a
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include lib/verbena.h
 

@@ -125,6 +125,14 @@ static void prepend_env(const char *name, const char *value, char separator)
 	}
 }
 
+static void preload(const struct fault_tool *tool, const char *library)
+{
+	char path[sizeof(tool->lib_dir) + 32];
+
+	snprintf(path, sizeof(path), "%s/%s", tool->lib_dir, library);
+	prepend_env("LD_PRELOAD", path, ' ');
+}
+
 struct start {
 	sigset_t before; /* the signal mask we were given */
 	int error_pipe;
@@ -135,7 +143,7 @@ static void become(const struct fault_tool *tool, struct sim_world *world,
 		   const struct start *start)
 {
 	char host[2] = {(char)('a' + sim_world_host(world)), 0};
-	char path[sizeof(tool->lib_dir) + 32];
+	char tree[SIM_TREE_MAX];
 	int error;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -144,13 +152,14 @@ static void become(const struct fault_tool *tool, struct sim_world *world,
 	setenv("VERBENA_WORLD", run->world, 1);
 	setenv("VERBENA_HOST", host, 1);
 	prepend_env("LD_LIBRARY_PATH", tool->lib_dir, ':');
-	if (has_stream) {
-		snprintf(path, sizeof(path), "%s/verbena-boot.so",
-			 tool->lib_dir);
-		prepend_env("LD_PRELOAD", path, ' ');
-	}
+	if (has_stream)
+		preload(tool, "verbena-boot.so");
 	/* Below 0: not the program's fault. */
-	error = sim_world_surround(world, sim_world_host(world));
+	error = sim_world_surround(world, sim_world_host(world), tree);
+	if (tree[0]) {
+		setenv("VERBENA_PATHS", tree, 1);
+		preload(tool, "verbena-paths.so");
+	}
 	if (!error) {
 		execvp(run->program[0], run->program);
 		error = errno;
@@ -251,7 +260,7 @@ static int run_program(const struct fault_tool *tool,
 	if (failed) {
 		sim_world_close(world);
 		snprintf(error, sizeof(error), "%s '%.100s': %s",
-			 failed < 0 ? "cannot show /dev and /sys/class to"
+			 failed < 0 ? "cannot show its device to"
 				    : "cannot run",
 			 run->program[0], strerror(abs(failed)));
 		return tool_refuse(error);

@@ -25,6 +25,7 @@
 #define SIM_FAULT_ID_MAX 16
 #define SIM_NAME_MAX	 64
 #define SIM_ERROR_MAX	 256
+#define SIM_TREE_MAX	 128 /* a folder's name */
 #define SIM_NO_LIMIT	 UINT64_MAX
 
 struct sim_world;
@@ -102,11 +103,13 @@ int sim_world_host(const struct sim_world *world);
 /*
  * Show `host`'s device to this process, and to those it starts, where programs
  * look past libibverbs: /dev/infiniband and /sys/class/infiniband*, in a mount
- * namespace of their own. What we may not do, or what has no place (no /sys),
- * is left out and 0; after any other error the process is not fit to go on.
- * Call it with one thread, between fork and exec.
+ * namespace of their own. Where that may not be made, `tree` names a folder
+ * that holds both, for verbena-paths.so (VERBENA_PATHS), and is "" elsewhere;
+ * it goes with the world. After a negative errno the process is not fit to go
+ * on. Call it with one thread, between fork and exec.
  */
-int sim_world_surround(const struct sim_world *world, int host);
+int sim_world_surround(const struct sim_world *world, int host,
+		       char tree[SIM_TREE_MAX]);
 
 /* Free whatever a dead process left; `pid` 0 means every dead process. */
 void sim_world_reap(struct sim_world *world, pid_t pid);

@@ -2,9 +2,11 @@
 /*
  * What programs look at around libibverbs: device nodes and sysfs (4.6).
  *
- * In a mount namespace of the program's own, /dev and /sys/class become
- * directories of ours in which everything that was there is bound back, except
- * a real device's entries; nothing is made in the machine's own directories.
+ * Where it is permitted, in a mount namespace of the program's own, /dev and
+ * /sys/class become directories of ours in which everything that was there is
+ * bound back, except a real device's entries; nothing is made in the machine's
+ * own directories. Elsewhere, as a folder beside the world's file, which
+ * verbena-paths.so shows to the program instead (paths.c).
  */
 #define _GNU_SOURCE
 #include "sim/model.h"
@@ -12,6 +14,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -94,25 +97,39 @@ static int cover(const char *path)
 	return rc;
 }
 
-/* Write a line to dir/file below /sys/class, making directories as needed.
- * Does nothing once *rc is not 0, so that callers look at it at their end. */
-__attribute__((format(printf, 4, 5))) static void
-put(int *rc, const char *dir, const char *file, const char *format, ...)
+/* Where a tree is made; the first error stays, and ends the work. */
+struct tree {
+	const char *root;
+	int rc;
+};
+
+/* The folders above `path`, as needed. */
+static void make_folders(struct tree *tree, char *path)
+{
+	for (char *at = path + 1; !tree->rc && (at = strchr(at, '/')); at++) {
+		*at = 0;
+		if (mkdir(path, 0755) != 0 && errno != EEXIST)
+			tree->rc = -errno;
+		*at = '/';
+	}
+}
+
+/* Write a line to dir/file below the tree's /sys/class. */
+__attribute__((format(printf, 4, 5))) static void put(struct tree *tree,
+						      const char *dir,
+						      const char *file,
+						      const char *format, ...)
 {
 	char path[PATH_MAX];
 	va_list args;
 	FILE *out;
 
-	snprintf(path, sizeof(path), "/sys/class/%s/%s", dir, file);
-	for (char *at = path + 1; !*rc && (at = strchr(at, '/')); at++) {
-		*at = 0;
-		if (mkdir(path, 0755) != 0 && errno != EEXIST)
-			*rc = -errno;
-		*at = '/';
-	}
-	out = *rc ? NULL : fopen(path, "we");
+	snprintf(path, sizeof(path), "%s/sys/class/%s/%s", tree->root, dir,
+		 file);
+	make_folders(tree, path);
+	out = tree->rc ? NULL : fopen(path, "we");
 	if (!out) {
-		*rc = *rc ? *rc : -errno;
+		tree->rc = tree->rc ? tree->rc : -errno;
 		return;
 	}
 	va_start(args, format);
@@ -120,7 +137,7 @@ put(int *rc, const char *dir, const char *file, const char *format, ...)
 	va_end(args);
 	fputc('\n', out);
 	if (fclose(out) != 0)
-		*rc = -errno;
+		tree->rc = -errno;
 }
 
 /* "100 Gb/sec (4X EDR)", as the kernel writes it. */
@@ -146,7 +163,8 @@ static void rate_text(const struct ibv_port_attr *port, char text[64])
 		 tenths % 10 ? ".5" : "", width, lanes[i].name);
 }
 
-static void put_gids(int *rc, const struct sim_host *host, const char *port)
+static void put_gids(struct tree *tree, const struct sim_host *host,
+		     const char *port)
 {
 	char file[32], text[48];
 
@@ -158,19 +176,19 @@ static void put_gids(int *rc, const struct sim_host *host, const char *port)
 				 "%02x%02x%s", gid[2 * at], gid[2 * at + 1],
 				 at < 7 ? ":" : "");
 		snprintf(file, sizeof(file), "gids/%d", i);
-		put(rc, port, file, "%s", text);
+		put(tree, port, file, "%s", text);
 		/* The kernel answers EINVAL for the type of an empty one. */
 		snprintf(file, sizeof(file), "gid_attrs/types/%d", i);
 		if (i < host->gid_count)
-			put(rc, port, file,
+			put(tree, port, file,
 			    host->gid_type[i] == IBV_GID_TYPE_ROCE_V2
 				    ? "RoCE v2"
 				    : "IB/RoCE v1");
 	}
 }
 
-static void put_port(int *rc, const struct sim_host *host, const char *device,
-		     int index)
+static void put_port(struct tree *tree, const struct sim_host *host,
+		     const char *device, int index)
 {
 	static const char *const layers[] = {"Unknown", "InfiniBand",
 					     "Ethernet"};
@@ -180,21 +198,21 @@ static void put_port(int *rc, const struct sim_host *host, const char *device,
 
 	snprintf(dir, sizeof(dir), "infiniband/%s/ports/%d", device, index + 1);
 	rate_text(attr, rate);
-	put(rc, dir, "state", is_up ? "4: ACTIVE" : "1: DOWN");
-	put(rc, dir, "phys_state", is_up ? "5: LinkUp" : "3: Disabled");
-	put(rc, dir, "link_layer", "%s",
+	put(tree, dir, "state", is_up ? "4: ACTIVE" : "1: DOWN");
+	put(tree, dir, "phys_state", is_up ? "5: LinkUp" : "3: Disabled");
+	put(tree, dir, "link_layer", "%s",
 	    attr->link_layer < 3 ? layers[attr->link_layer] : layers[0]);
-	put(rc, dir, "rate", "%s", rate);
-	put(rc, dir, "lid", "0x%x", host->port[index].lid);
-	put(rc, dir, "lid_mask_count", "%d", attr->lmc);
-	put(rc, dir, "sm_lid", "0x%x", attr->sm_lid);
-	put(rc, dir, "sm_sl", "%d", attr->sm_sl);
-	put(rc, dir, "cap_mask", "0x%08x", attr->port_cap_flags);
-	put(rc, dir, "pkeys/0", "0xffff");
-	put_gids(rc, host, dir);
+	put(tree, dir, "rate", "%s", rate);
+	put(tree, dir, "lid", "0x%x", host->port[index].lid);
+	put(tree, dir, "lid_mask_count", "%d", attr->lmc);
+	put(tree, dir, "sm_lid", "0x%x", attr->sm_lid);
+	put(tree, dir, "sm_sl", "%d", attr->sm_sl);
+	put(tree, dir, "cap_mask", "0x%08x", attr->port_cap_flags);
+	put(tree, dir, "pkeys/0", "0xffff");
+	put_gids(tree, host, dir);
 }
 
-static void put_device(int *rc, const struct sim_host *host)
+static void put_device(struct tree *tree, const struct sim_host *host)
 {
 	static const char verbs[] = "infiniband_verbs",
 			  node[] = "infiniband_verbs/uverbs0";
@@ -207,23 +225,24 @@ static void put_device(int *rc, const struct sim_host *host)
 		 (unsigned)(host->guid >> 32) & 0xffff,
 		 (unsigned)(host->guid >> 16) & 0xffff,
 		 (unsigned)host->guid & 0xffff);
-	put(rc, dir, "node_type", "%d: CA", model->node_type);
-	put(rc, dir, "node_guid", "%s", guid);
-	put(rc, dir, "sys_image_guid", "%s", guid);
-	put(rc, dir, "fw_ver", "%s", host->attr.fw_ver);
-	put(rc, verbs, "abi_version", "6");
-	put(rc, node, "ibdev", "%s", model->device_name);
-	put(rc, node, "abi_version", "1");
+	put(tree, dir, "node_type", "%d: CA", model->node_type);
+	put(tree, dir, "node_guid", "%s", guid);
+	put(tree, dir, "sys_image_guid", "%s", guid);
+	put(tree, dir, "fw_ver", "%s", host->attr.fw_ver);
+	put(tree, verbs, "abi_version", "6");
+	put(tree, node, "ibdev", "%s", model->device_name);
+	put(tree, node, "abi_version", "1");
 	for (int i = 0; i < host->port_count; i++)
-		put_port(rc, host, model->device_name, i);
+		put_port(tree, host, model->device_name, i);
 }
 
-static int show_node(void)
+/* 1: it cannot be covered here. */
+static int cover_node(void)
 {
 	int rc = cover("/dev");
 
 	if (rc)
-		return rc > 0 ? 0 : rc;
+		return rc;
 	/* Programs ask only whether it is a character device they may use. */
 	if (mkdir("/dev/infiniband", 0755) != 0)
 		return -errno;
@@ -233,33 +252,79 @@ static int show_node(void)
 	return rc;
 }
 
-static int show_sysfs(const struct sim_host *host)
+/* 1: we may not, or there is nothing to cover. */
+static int cover_all(const struct sim_host *host)
 {
-	int rc = cover("/sys/class");
-
-	if (rc)
-		return rc > 0 ? 0 : rc;
-	put_device(&rc, host);
-	return rc;
-}
-
-int sim_world_surround(const struct sim_world *w, int host)
-{
-	char *folder;
-	mode_t mask;
+	struct tree tree = {.root = ""};
 	int rc;
 
 	if (unshare(CLONE_NEWNS) != 0)
-		return errno == EPERM ? 0 : -errno;
-	folder = getcwd(NULL, 0);
-	mask = umask(022);
-	rc = show_node();
+		return errno == EPERM ? 1 : -errno;
+	rc = cover_node();
 	if (!rc)
-		rc = show_sysfs(&w->seg->host[host]);
+		rc = cover("/sys/class");
+	if (!rc)
+		put_device(&tree, host);
+	return rc ? rc : tree.rc;
+}
+
+/* The tree in a folder of its own; it is complete when it has its name. */
+static int make_tree(const struct sim_host *host, const char *folder)
+{
+	char path[SIM_TREE_MAX + 64], made[SIM_TREE_MAX + 16];
+	struct tree tree = {.root = made};
+
+	if (access(folder, F_OK) == 0)
+		return 0; /* of another program on this host */
+	snprintf(made, sizeof(made), "%s+%d", folder, (int)getpid());
+	put_device(&tree, host);
+	snprintf(path, sizeof(path), "%s" NODE, made);
+	make_folders(&tree, path);
+	if (!tree.rc && symlink("/dev/null", path) != 0)
+		tree.rc = -errno;
+	if (!tree.rc && rename(made, folder) == 0)
+		return 0;
+	sim_remove_tree(made);
+	/* Another program was quicker, or this one cannot. */
+	return tree.rc || access(folder, F_OK) == 0 ? tree.rc : -errno;
+}
+
+int sim_world_surround(const struct sim_world *w, int host,
+		       char tree[SIM_TREE_MAX])
+{
+	char *folder = getcwd(NULL, 0);
+	mode_t mask = umask(022);
+	int rc = cover_all(&w->seg->host[host]);
+
+	tree[0] = 0;
+	if (rc > 0) {
+		sim_tree_name(w->name, host, tree);
+		rc = make_tree(&w->seg->host[host], tree);
+	}
 	umask(mask);
 	/* It may be one that was covered. */
 	if (!rc && folder && chdir(folder) != 0)
 		rc = -errno;
 	free(folder);
 	return rc;
+}
+
+void sim_tree_name(const char *world, int host, char tree[SIM_TREE_MAX])
+{
+	snprintf(tree, SIM_TREE_MAX, "/dev/shm/verbena+%s+%c", world,
+		 'a' + host);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type,
+		      struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	(void)at;
+	return remove(path);
+}
+
+void sim_remove_tree(const char *path)
+{
+	nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }

@@ -278,9 +278,9 @@ static int map_segment(struct sim_world *w, char *error)
 	return 0;
 }
 
-static void shm_path(const char *name, char path[128])
+static void shm_path(const char *name, char path[SIM_TREE_MAX])
 {
-	snprintf(path, 128, SHM_PREFIX "%s", name);
+	snprintf(path, SIM_TREE_MAX, SHM_PREFIX "%s", name);
 }
 
 static int check_owner(const struct sim_world *w, const struct stat *st,
@@ -306,7 +306,7 @@ static int lock_file(struct sim_world *w, bool may_create, struct stat *st,
 {
 	int flags =
 		O_RDWR | O_CLOEXEC | O_NOFOLLOW | (may_create ? O_CREAT : 0);
-	char path[128];
+	char path[SIM_TREE_MAX];
 	int fd, rc;
 
 	shm_path(w->name, path);
@@ -361,8 +361,12 @@ static int size_file(struct sim_world *w, char *error)
 
 static void remove_file(struct sim_world *w)
 {
-	char path[128];
+	char path[SIM_TREE_MAX];
 
+	for (int host = 0; host < SIM_HOST_COUNT; host++) {
+		sim_tree_name(w->name, host, path);
+		sim_remove_tree(path);
+	}
 	shm_path(w->name, path);
 	unlink(path);
 }

@@ -482,6 +482,11 @@ int sim_reserve(int fd, uint64_t offset, uint64_t bytes);
  * that are still in a call. */
 void sim_world_leave(struct sim_world *w);
 
+/* surround.c: the folder of a host's surroundings, if they are not mounted, and
+ * how it is removed with its world. */
+void sim_tree_name(const char *world, int host, char tree[SIM_TREE_MAX]);
+void sim_remove_tree(const char *path);
+
 /* The world that verbs of this process act on; joins it on first use. NULL
  * with errno set, and one line printed, when there is none. */
 struct sim_world *sim_self(void);

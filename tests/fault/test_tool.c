@@ -93,31 +93,45 @@ Test(tool, run_gives_the_programs_status)
 }
 
 /* 4.6: what UCX and NCCL look for; the machine's own folders stay as they
- * were. */
-Test(tool, a_program_sees_the_emulated_devices_node_and_sysfs)
+ * were. `prefix` takes permissions from the tool. */
+static void look_around(const char *prefix)
 {
 	struct rig_output before, out, after;
 
-	rig_shell(&out, "unshare -m true && ls -d /sys/class");
-	if (out.status != 0)
-		SKIP("no mount namespace, or no sysfs: %s", out.text);
-	rig_shell(&before, "ls /dev /sys/class");
+	rig_shell(&before, "ls /dev /dev/shm /sys/class");
 	rig_shell(&out,
-		  "$VERBENA run -w %s -- sh -c '"
+		  "%s $VERBENA run -w %s -- sh -c '"
 		  "test -c /dev/infiniband/uverbs0 -a -r "
 		  "/dev/infiniband/uverbs0 -a -w /dev/infiniband/uverbs0 && "
 		  "cd /sys/class/infiniband/mlx5_0 && cat node_guid "
 		  "ports/1/state ports/1/rate ports/1/gids/1 "
 		  "ports/1/gid_attrs/types/1 && ls -d /dev/shm /dev/null "
-		  "/sys/class/net/lo'",
-		  rig_name());
-	CHECK(out.status == 0, "%s", out.text);
+		  "/sys/class/net/lo && ls /sys/class/infiniband_verbs'",
+		  prefix, rig_name());
+	CHECK(out.status == 0, "%s: %s", prefix, out.text);
 	CHECK_HAS(out.text,
 		  "506b:4b03:0000:0100\n4: ACTIVE\n100 Gb/sec (4X EDR)\n"
 		  "0000:0000:0000:0000:0000:ffff:7f00:0001\nIB/RoCE v1\n"
-		  "/dev/null\n/dev/shm\n/sys/class/net/lo\n");
-	rig_shell(&after, "ls /dev /sys/class");
+		  "/dev/null\n/dev/shm\n/sys/class/net/lo\n"
+		  "abi_version\nuverbs0\n");
+	rig_shell(&after, "ls /dev /dev/shm /sys/class");
 	CHECK(!strcmp(before.text, after.text), "%s", after.text);
+}
+
+Test(tool, a_program_sees_the_emulated_devices_node_and_sysfs)
+{
+	struct rig_output out;
+
+	rig_shell(&out, "unshare -m true && ls -d /sys/class");
+	if (out.status != 0)
+		SKIP("no mount namespace, or no sysfs: %s", out.text);
+	look_around("");
+}
+
+Test(tool, a_program_sees_them_where_nothing_may_be_mounted)
+{
+	look_around("setpriv --bounding-set=-sys_admin "
+		    "--inh-caps=-sys_admin");
 }
 
 /* The root is then no mount point, and nothing of it can be covered. */
