@@ -59,6 +59,7 @@ struct front_qp {
 		struct ibv_qp_ex ex;
 	};
 	bool is_ex;
+	bool is_opened; /* an XRC target of another handle */
 	uint32_t ece_options;
 	uint32_t async_delivered;
 	struct front_batch *batch;
@@ -141,6 +142,9 @@ int front_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 /* verbs_qp.c */
 struct ibv_qp *front_create_qp_ex(struct ibv_context *context,
 				  struct ibv_qp_init_attr_ex *attr);
+
+struct ibv_qp *front_open_qp(struct ibv_context *context,
+			     struct ibv_qp_open_attr *attr);
 
 /* verbs_qp_ex.c: the builders behind an extended queue pair. */
 int front_batch_init(struct front_qp *front, uint64_t send_ops);

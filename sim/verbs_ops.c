@@ -86,9 +86,9 @@ static void fill_verbs(struct verbs_context *verbs)
 	NO_INT(ABI_placeholder2);
 	NO_PTR(ibv_create_flow);
 	NO_INT(ABI_placeholder1);
-	NO_PTR(open_qp);
 #undef NO_INT
 #undef NO_PTR
+	verbs->open_qp = front_open_qp;
 	verbs->create_wq = front_create_wq;
 	verbs->modify_wq = front_modify_wq;
 	verbs->destroy_wq = front_destroy_wq;

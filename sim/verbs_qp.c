@@ -14,6 +14,12 @@ static void *refuse_mask(const char *what, uint64_t bits)
 	return fail_ptr(-EOPNOTSUPP);
 }
 
+static void init_locks(struct ibv_qp *qp)
+{
+	pthread_mutex_init(&qp->mutex, NULL);
+	pthread_cond_init(&qp->cond, NULL);
+}
+
 /* The part that both calls share; `pd` is NULL only for an XRC target. */
 static struct front_qp *create(struct ibv_context *context,
 			       struct ibv_qp_init_attr_ex *attr)
@@ -55,8 +61,7 @@ static struct front_qp *create(struct ibv_context *context,
 	qp->qp_num = sim_qp_mine(ctx->world, qp->handle)->qp_num;
 	qp->qp_type = attr->qp_type;
 	attr->cap = sim_qp_mine(ctx->world, qp->handle)->cap;
-	pthread_mutex_init(&qp->mutex, NULL);
-	pthread_cond_init(&qp->cond, NULL);
+	init_locks(qp);
 	return front;
 }
 
@@ -117,6 +122,40 @@ struct ibv_qp *front_create_qp_ex(struct ibv_context *context,
 	return &front->qp;
 }
 
+/* Another handle on an XRC target of this process, by number. */
+struct ibv_qp *front_open_qp(struct ibv_context *context,
+			     struct ibv_qp_open_attr *attr)
+{
+	const uint32_t need = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD |
+			      IBV_QP_OPEN_ATTR_TYPE;
+	struct sim_world *w = ctx_of(context)->world;
+	const struct sim_qp *inner;
+	struct front_qp *front;
+
+	if ((attr->comp_mask & need) != need ||
+	    attr->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED ||
+	    attr->qp_type != IBV_QPT_XRC_RECV)
+		return fail_ptr(-EINVAL);
+	inner = sim_qp_by_num(w, attr->qp_num);
+	if (!inner || inner->type != IBV_QPT_XRC_RECV ||
+	    inner->xrcd != ((struct front_xrcd *)attr->xrcd)->handle)
+		return fail_ptr(-EINVAL);
+	if (inner->object.proc != w->proc)
+		return fail_ptr(-EOPNOTSUPP);
+	front = calloc(1, sizeof(*front));
+	if (!front)
+		return fail_ptr(-ENOMEM);
+	front->is_opened = true;
+	front->qp.context = context;
+	front->qp.handle = inner->object.handle;
+	front->qp.qp_num = attr->qp_num;
+	front->qp.qp_type = IBV_QPT_XRC_RECV;
+	if (attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT)
+		front->qp.qp_context = attr->qp_context;
+	init_locks(&front->qp);
+	return &front->qp;
+}
+
 struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 {
 	struct front_qp *front = (struct front_qp *)qp;
@@ -171,7 +210,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	struct sim_ctx *ctx = ctx_of(qp->context);
 	int rc = -front_tap(qp->context, SIM_CALL_DESTROY_QP);
 
-	if (!rc)
+	if (!rc && !front->is_opened)
 		rc = sim_qp_destroy(ctx, qp->handle);
 	if (rc)
 		return -rc;

@@ -8,6 +8,7 @@
 #include "tests/rig.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -331,5 +332,53 @@ Test(mlx5, imported_device_memory_is_the_same_memory)
 	ibv_unimport_dm(other);
 	CHECK(!ibv_import_dm(rig.end[0].context, 99) && errno == EINVAL,
 	      "errno %d", errno);
+	rig_close(&rig);
+}
+
+/* An XRC target under a second handle: it is the same queue pair, and is there
+ * until its maker destroys it. */
+Test(mlx5, an_xrc_target_opens_by_number)
+{
+	struct ibv_xrcd_init_attr domain = {.comp_mask =
+						    IBV_XRCD_INIT_ATTR_FD |
+						    IBV_XRCD_INIT_ATTR_OFLAGS,
+					    .fd = -1,
+					    .oflags = O_CREAT};
+	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1},
+			   attr;
+	struct ibv_qp_init_attr unused;
+	struct ibv_qp *target, *other;
+	struct rig rig;
+
+	open_as(&rig, "mlx5");
+	struct ibv_context *context = rig.end[0].context;
+	struct ibv_xrcd *xrcd = ibv_open_xrcd(context, &domain);
+	struct ibv_qp_init_attr_ex make = {.qp_type = IBV_QPT_XRC_RECV,
+					   .comp_mask = IBV_QP_INIT_ATTR_XRCD,
+					   .xrcd = xrcd};
+	struct ibv_qp_open_attr open = {.comp_mask = IBV_QP_OPEN_ATTR_NUM |
+						     IBV_QP_OPEN_ATTR_XRCD |
+						     IBV_QP_OPEN_ATTR_TYPE,
+					.xrcd = xrcd,
+					.qp_type = IBV_QPT_XRC_RECV};
+
+	CHECK(xrcd, "open_xrcd: errno %d", errno);
+	target = ibv_create_qp_ex(context, &make);
+	CHECK(target, "create_qp_ex: errno %d", errno);
+	open.qp_num = rig.end[0].qp->qp_num;
+	CHECK(!ibv_open_qp(context, &open) && errno == EINVAL,
+	      "an RC queue pair: errno %d", errno);
+	open.qp_num = target->qp_num;
+	other = ibv_open_qp(context, &open);
+	CHECK(other, "open_qp: errno %d", errno);
+	CHECK_EQ(ibv_modify_qp(other, &init,
+			       IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX |
+				       IBV_QP_ACCESS_FLAGS),
+		 0);
+	CHECK_EQ(ibv_destroy_qp(other), 0);
+	CHECK_EQ(ibv_query_qp(target, &attr, IBV_QP_STATE, &unused), 0);
+	CHECK_EQ(attr.qp_state, IBV_QPS_INIT);
+	CHECK_EQ(ibv_destroy_qp(target), 0);
+	CHECK_EQ(ibv_close_xrcd(xrcd), 0);
 	rig_close(&rig);
 }
