@@ -97,6 +97,7 @@ demo: deps
 # The memory checkers judge by their reports, Criterion has the last word.
 check: deps
 	$(Q)$(MAKE) -j2 all $(B)/tests/plain $(B)/tests/criterion
+	$(Q)$(MAKE) -j2 MODE=release all
 	$(Q)$(MAKE) tidy asan valgrind
 	$(Q)$(B)/tests/criterion -j2
 

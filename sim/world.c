@@ -207,7 +207,7 @@ static int check_models(struct sim_world *w,
 		if (rc)
 			return rc;
 		snprintf(error, SIM_ERROR_MAX,
-			 "world '%s' is running model '%s', not '%s'; "
+			 "world '%s' is running model '%.50s', not '%.50s'; "
 			 "join it without --model, or name another --world",
 			 w->name, have, want);
 		return -EEXIST;
