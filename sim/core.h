@@ -154,6 +154,8 @@ int sim_qp_create(struct sim_ctx *ctx, const struct sim_qp_config *config,
 		  uint32_t *qp);
 int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 		  const struct ibv_qp_attr *attr, int mask);
+/* 3.1: -EHOSTUNREACH when an Ethernet port finds nobody at this address. */
+int sim_check_dgid(struct sim_ctx *ctx, const uint8_t dgid[16]);
 int sim_qp_destroy(struct sim_ctx *ctx, uint32_t qp);
 /* An asynchronous event of the queue pair, if its device has such. */
 void sim_qp_raise(struct sim_world *w, const struct sim_qp *qp, int event);

@@ -247,6 +247,9 @@ static void free_slots(struct sim_world *w, const struct sim_cqe *cqe)
 		mark_defined(wqe, cqe->byte_len);
 	if (cqe->is_recv)
 		give_back_frames(w, qp, wqe);
+	/* It may have been freed when it was done: reclaims_when_done. */
+	if ((int32_t)(cqe->wqe_index + 1 - atomic_load(&ring->done)) <= 0)
+		return;
 	atomic_store_explicit(&ring->frames_done, wqe->frames_end,
 			      memory_order_relaxed);
 	atomic_store_explicit(&ring->done, cqe->wqe_index + 1,

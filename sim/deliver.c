@@ -98,6 +98,8 @@ void sim_end_head(struct delivery *d, enum ibv_wc_status status)
 	 * reports a request twice. */
 	d->qp->wait_until_ns = 0;
 	atomic_store(&d->qp->sq.head, index + 1);
+	if (d->model->reclaims_when_done)
+		atomic_store(&d->qp->sq.done, index + 1);
 	if (is_due)
 		push_send_cqe(d, index, status);
 }

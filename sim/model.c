@@ -21,8 +21,9 @@ static int model_count(void)
 	return (int)(__stop_sim_models - __start_sim_models);
 }
 
-/* By rank; the linker's order means nothing. */
-__attribute__((constructor)) static void sort_models(void)
+/* By rank; the linker's order means nothing. Before constructors that may open
+ * worlds. */
+__attribute__((constructor(101))) static void sort_models(void)
 {
 	assert(model_count() <= MODEL_MAX);
 	for (int i = 0; i < model_count(); i++) {

@@ -102,10 +102,12 @@ struct sim_model {
 	bool (*ignores_opcode)(const struct sim_host *host, unsigned opcode);
 	uint32_t events; /* bit n: raises enum ibv_event_type n (5.8) */
 	bool has_moderation;
+	int errno_mr_bound;	  /* of dereg_mr under a window */
 	bool pins_memory;	  /* regions are real pages, and locked (3.1) */
 	uint32_t local_inv_types; /* bit n: LOCAL_INV on enum ibv_qp_type n */
 	/* 3.6, where Soft-RoCE differs from cards. */
-	bool keeps_early_sends; /* refused before RTS, and go out after it */
+	bool keeps_early_sends;	 /* refused before RTS, and go out after it */
+	bool reclaims_when_done; /* sends; else when a later one is polled */
 	bool no_recv_beside_srq;
 	bool srq_tells_uc_misfit; /* though drops_misfit */
 	bool overrun_fails_responder;

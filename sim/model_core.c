@@ -63,7 +63,7 @@ int sim_model_check_qp(const struct sim_qp_request *request)
 		1u << IBV_QPT_RAW_PACKET | 1u << IBV_QPT_XRC_SEND |
 		1u << IBV_QPT_XRC_RECV;
 
-	if (!(core_types >> (attr->qp_type & 31) & 1) &&
+	if ((attr->qp_type > 31u || !(core_types >> attr->qp_type & 1)) &&
 	    attr->qp_type != IBV_QPT_DRIVER)
 		return -EINVAL;
 	if (attr->qp_type == IBV_QPT_RAW_PACKET &&

@@ -242,6 +242,7 @@ static const struct sim_model mlx5 = {
 	.errno_recv_sge = EINVAL,
 	.errno_inline = ENOMEM,
 	.errno_qp_limit = ENOMEM,
+	.errno_mr_bound = EBUSY,
 	.check_qp = sim_model_check_qp,
 	.check_mr = sim_model_check_mr,
 	.check_queue = check_queue,

@@ -259,7 +259,7 @@ int sim_mr_dereg(struct sim_ctx *ctx, uint32_t handle)
 	if (mr->kind != SIM_MR_REGION)
 		return -EINVAL;
 	if (atomic_load(&mr->windows))
-		return -EBUSY;
+		return -sim_model_of(sim_host_of(w, ctx->host))->errno_mr_bound;
 	/* Invisible from here. */
 	atomic_store(&mr->object.handle, 0);
 	sim_mr_wait_unused(w, mr->pd);

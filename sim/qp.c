@@ -144,7 +144,8 @@ static int find_parts(struct sim_world *w, const struct sim_qp_config *config,
 	parts->rcq = sim_cq_mine(w, config->recv_cq);
 	parts->srq = sim_srq_mine(w, config->srq);
 	parts->xrcd = sim_xrcd_get(w, config->xrcd);
-	if (config->srq && !parts->srq)
+	if (config->srq && (!parts->srq || (parts->srq->type == IBV_SRQT_XRC) !=
+						   (type == IBV_QPT_XRC_RECV)))
 		return -EINVAL;
 	if (type == IBV_QPT_XRC_RECV)
 		return parts->xrcd ? 0 : -EINVAL;
@@ -334,6 +335,37 @@ static void store_attr(const struct sim_host *host, struct sim_qp *qp,
 	}
 }
 
+int sim_check_dgid(struct sim_ctx *ctx, const uint8_t dgid[16])
+{
+	const struct sim_host *host = sim_host_of(ctx->world, ctx->host);
+
+	if (host->port_attr.link_layer != IBV_LINK_LAYER_ETHERNET ||
+	    dgid[0] == 0xff)
+		return 0;
+	for (uint32_t far = 0; far < SIM_HOST_COUNT; far++) {
+		const struct sim_host *there = sim_host_of(ctx->world, far);
+
+		for (int i = 0; i < there->gid_count; i++)
+			if (memcmp(there->gid[i], dgid, 16) == 0)
+				return 0;
+	}
+	sim_diag(sim_model_of(host)->name, "3.1: no neighbour has the address",
+		 "refused: the dgid is of no port here");
+	return -EHOSTUNREACH;
+}
+
+/* A path's port is the queue pair's, an alternate path's is its own. */
+static bool are_ports_ok(const struct sim_host *host, const struct sim_qp *qp,
+			 const struct ibv_qp_attr *attr, int mask)
+{
+	if ((mask & IBV_QP_AV) && attr->ah_attr.port_num != qp->attr.port_num)
+		return false;
+	return !(mask & IBV_QP_ALT_PATH) ||
+	       (attr->alt_ah_attr.port_num == attr->alt_port_num &&
+		attr->alt_port_num >= 1 &&
+		attr->alt_port_num <= host->port_count);
+}
+
 static int check_modify(struct sim_ctx *ctx, const struct sim_qp *qp,
 			const struct ibv_qp_attr *attr, int mask)
 {
@@ -361,8 +393,7 @@ static int check_modify(struct sim_ctx *ctx, const struct sim_qp *qp,
 	if ((mask & IBV_QP_PORT) &&
 	    (attr->port_num < 1 || attr->port_num > host->port_count))
 		return -EINVAL;
-	if ((mask & IBV_QP_AV) && attr->ah_attr.port_num != qp->attr.port_num &&
-	    attr->ah_attr.port_num != 0) {
+	if (!are_ports_ok(host, qp, attr, mask)) {
 		sim_diag(model->name,
 			 "3.1: path port differs from the queue "
 			 "pair's",
@@ -370,7 +401,10 @@ static int check_modify(struct sim_ctx *ctx, const struct sim_qp *qp,
 			 attr->ah_attr.port_num);
 		return -EINVAL;
 	}
-	return model->check_modify(host, qp, attr, mask);
+	rc = model->check_modify(host, qp, attr, mask);
+	if (!rc && (mask & IBV_QP_AV))
+		rc = sim_check_dgid(ctx, attr->ah_attr.grh.dgid.raw);
+	return rc;
 }
 
 void sim_qp_raise(struct sim_world *w, const struct sim_qp *qp, int event)

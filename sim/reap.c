@@ -9,7 +9,8 @@
 
 static bool is_theirs(struct sim_ctx *ctx, struct sim_object *object)
 {
-	return atomic_load(&object->proc) == ctx->world->proc;
+	return atomic_load(&object->proc) == ctx->world->proc &&
+	       (!ctx->id || object->context == ctx->id);
 }
 
 static void leave_groups(struct sim_world *w, struct sim_qp *qp)
@@ -103,6 +104,16 @@ static void reap_rest(struct sim_ctx *ctx)
 			sim_object_release(w, &w->seg->pd[i].object, SIM_PD);
 }
 
+static void reap_all(struct sim_ctx *ctx)
+{
+	reap_qps(ctx);
+	reap_srqs(ctx);
+	reap_mrs(ctx);
+	reap_cqs(ctx);
+	reap_rest(ctx);
+	sim_object_recount(ctx->world);
+}
+
 void sim_proc_reap_objects(struct sim_world *w, uint32_t proc)
 {
 	/* In the shoes of the dead: every owner check then holds. */
@@ -110,12 +121,19 @@ void sim_proc_reap_objects(struct sim_world *w, uint32_t proc)
 	struct sim_ctx ctx = {.world = &dead};
 
 	dead.proc = proc;
-	reap_qps(&ctx);
-	reap_srqs(&ctx);
-	reap_mrs(&ctx);
-	reap_cqs(&ctx);
-	reap_rest(&ctx);
-	sim_object_recount(w);
+	reap_all(&ctx);
+}
+
+void sim_ctx_reap(struct sim_ctx *ctx)
+{
+	const struct sim_host *host = sim_host_of(ctx->world, ctx->host);
+
+	/* Nearly always there is nothing, and no need to look. */
+	for (int kind = 0; kind < SIM_OBJECTS; kind++)
+		if (host->count[kind]) {
+			reap_all(ctx);
+			return;
+		}
 }
 
 int sim_world_object_count(struct sim_world *w)

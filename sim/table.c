@@ -75,6 +75,7 @@ void *sim_object_claim(struct sim_ctx *ctx, enum sim_kind_of_object kind,
 		(*count)++;
 		object->generation = object->generation % 4095 + 1;
 		object->host = ctx->host;
+		object->context = ctx->id;
 		object->proc = w->proc;
 	}
 	sim_unlock(&w->seg->lock);

@@ -33,6 +33,8 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	struct sim_ah *it;
 	int rc = check(context, attr);
 
+	if (!rc)
+		rc = sim_check_dgid(ctx_of(context), attr->grh.dgid.raw);
 	if (!front_host(context)->attr.max_ah)
 		rc = -EOPNOTSUPP;
 	if (rc)

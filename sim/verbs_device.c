@@ -14,6 +14,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct front_device devices[SIM_HOST_COUNT];
 static struct front_context *contexts; /* open ones, for imports */
+static uint32_t last_id;
 
 /* The same pointer for the same device, as long as the process lives. */
 static struct front_device *device_of(struct sim_world *w, uint32_t host)
@@ -91,7 +92,8 @@ int ibv_get_device_index(struct ibv_device *device)
 
 /* A context with `cmd_fd` as its command descriptor, which it then owns; -1:
  * there is no kernel behind us, a descriptor that answers nothing will do. */
-static struct ibv_context *open_context(struct ibv_device *device, int cmd_fd)
+static struct ibv_context *open_context(struct ibv_device *device, int cmd_fd,
+					uint32_t id)
 {
 	struct sim_world *w = sim_self();
 	struct front_context *front;
@@ -105,6 +107,8 @@ static struct ibv_context *open_context(struct ibv_device *device, int cmd_fd)
 		return fail_ptr(-ENOMEM);
 	front->sim.world = w;
 	front->sim.host = ((struct front_device *)device)->host;
+	front->sim.id =
+		id ? id : __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
 	context = &front->verbs.context;
 	error = front_tap(context, SIM_CALL_OPEN_DEVICE);
 	rc = error ? -error
@@ -131,20 +135,26 @@ static struct ibv_context *open_context(struct ibv_device *device, int cmd_fd)
 
 struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
-	return open_context(device, -1);
+	return open_context(device, -1, 0);
 }
 
 int ibv_close_device(struct ibv_context *context)
 {
 	struct front_context *front = front_of(context);
 	struct front_context **at = &contexts;
+	bool is_last = true;
 
 	pthread_mutex_lock(&lock);
 	while (*at != front)
 		at = &(*at)->next;
 	*at = front->next;
+	for (struct front_context *left = contexts; left; left = left->next)
+		is_last &= left->sim.id != front->sim.id;
 	pthread_mutex_unlock(&lock);
 	sim_channel_destroy(&front->sim, front->async_channel);
+	/* 3.1: a kernel cleans up when the last descriptor is closed. */
+	if (is_last)
+		sim_ctx_reap(&front->sim);
 	if (context->cmd_fd != context->async_fd)
 		close(context->cmd_fd);
 	close(context->async_fd);
@@ -159,16 +169,20 @@ struct ibv_context *ibv_import_device(int cmd_fd)
 {
 	struct ibv_device *device = NULL;
 	struct stat have, want;
+	uint32_t id = 0;
 
 	if (fstat(cmd_fd, &want) != 0)
 		return NULL;
 	pthread_mutex_lock(&lock);
 	for (struct front_context *at = contexts; at; at = at->next)
 		if (fstat(at->verbs.context.cmd_fd, &have) == 0 &&
-		    have.st_dev == want.st_dev && have.st_ino == want.st_ino)
+		    have.st_dev == want.st_dev && have.st_ino == want.st_ino) {
 			device = at->verbs.context.device;
+			id = at->sim.id;
+		}
 	pthread_mutex_unlock(&lock);
-	return device ? open_context(device, cmd_fd) : fail_ptr(-EOPNOTSUPP);
+	return device ? open_context(device, cmd_fd, id)
+		      : fail_ptr(-EOPNOTSUPP);
 }
 
 /* The world copies on the far side's behalf, so fork needs no care. */

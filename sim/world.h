@@ -64,6 +64,7 @@ struct sim_object {
 	uint32_t generation;
 	_Atomic uint32_t proc; /* slot of the owner, 0 = the slot is free */
 	uint32_t host;
+	uint32_t context; /* of its owner, that it was made on */
 };
 
 struct sim_proc {
@@ -390,6 +391,7 @@ struct sim_ctx {
 	struct sim_world *world;
 	uint32_t host;
 	uint32_t async_channel; /* for its asynchronous events; 0 none */
+	uint32_t id; /* which of its process's; imports share one; 0 all */
 };
 
 static inline struct sim_host *sim_host_of(struct sim_world *w, uint32_t host)
@@ -491,6 +493,9 @@ void sim_remove_tree(const char *path);
  * with errno set, and one line printed, when there is none. */
 struct sim_world *sim_self(void);
 int sim_self_host(struct sim_world *w);
+
+/* Free what is left of a context of this process. */
+void sim_ctx_reap(struct sim_ctx *ctx);
 
 /* Free every object of a process slot; the reaper's half of sim_world_reap. */
 void sim_proc_reap_objects(struct sim_world *w, uint32_t proc);
