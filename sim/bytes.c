@@ -150,9 +150,10 @@ bool sim_wants_duplicate(struct delivery *d)
 	fault = take_fault(d, SIM_EFFECT_DUP, &ordinal);
 	if (!fault)
 		return false;
-	sim_tap_fired(fault, ordinal, true);
+	/* 5.3: a reliable responder knows it again, and only acknowledges. */
+	sim_tap_fired(fault, ordinal, !sim_is_reliable(d->qp));
 	d->wqe->flags |= SIM_WQE_DUP_SENT;
-	return true;
+	return !sim_is_reliable(d->qp);
 }
 
 /* Lost on the wire: UC never knows; RC sends again after a timeout. */

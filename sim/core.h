@@ -196,6 +196,8 @@ int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 /* deliver.c: carry on with whatever this queue pair has to send. Takes the
  * send lock; the caller holds no lock. */
 void sim_send_progress(struct sim_world *w, struct sim_qp *qp);
+/* Has the head of the send queue left once? Send lock held. */
+bool sim_is_started(struct sim_world *w, const struct sim_qp *qp);
 /* The same for the queue pair that sends to this one, if it waits. */
 void sim_kick_sender(struct sim_world *w, struct sim_qp *qp);
 /* Every sender that found this shared queue empty. */

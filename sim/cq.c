@@ -156,14 +156,22 @@ bool sim_cq_push(struct sim_world *w, uint32_t handle,
 		 const struct sim_cqe *cqe)
 {
 	struct sim_cq *cq = sim_cq_get(w, handle);
+	const struct sim_host *host;
+	const struct sim_model *model;
 	bool is_full, wake = false;
 
 	if (!cq)
 		return true;
 	sim_lock(&cq->lock);
-	is_full = cq->tail - cq->head >= cq->depth;
+	host = sim_host_of(w, cq->object.host);
+	model = sim_model_of(host);
+	is_full = atomic_load(&cq->is_overrun) ||
+		  cq->tail - cq->head >= cq->depth;
 	if (is_full) {
-		if (!atomic_exchange(&cq->is_overrun, 1))
+		/* 3.6: Soft-RoCE's goes on, one completion the poorer. */
+		if ((model->overrun_fails_responder ||
+		     !atomic_exchange(&cq->is_overrun, 1)) &&
+		    sim_raises(host, IBV_EVENT_CQ_ERR))
 			sim_async(w, cq->async_channel, cq->cookie,
 				  IBV_EVENT_CQ_ERR);
 		sim_diag("cq",
@@ -190,13 +198,16 @@ bool sim_cq_push(struct sim_world *w, uint32_t handle,
 void sim_cq_purge(struct sim_world *w, uint32_t handle, uint32_t qp)
 {
 	struct sim_cq *cq = sim_cq_get(w, handle);
+	uint32_t to;
 
 	if (!cq)
 		return;
 	sim_lock(&cq->lock);
+	to = cq->head;
 	for (uint32_t i = cq->head; i != cq->tail; i++)
-		if (entry(w, cq, i)->qp == qp)
-			entry(w, cq, i)->qp = 0;
+		if (entry(w, cq, i)->qp != qp)
+			*entry(w, cq, to++) = *entry(w, cq, i);
+	atomic_store_explicit(&cq->tail, to, memory_order_release);
 	sim_unlock(&cq->lock);
 }
 

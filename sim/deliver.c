@@ -116,6 +116,9 @@ void sim_fail_sender(struct delivery *d, enum ibv_wc_status status)
 	sim_lock(&qp->rq_lock);
 	sim_rq_flush(d->w, qp);
 	sim_unlock(&qp->rq_lock);
+	/* 5.2, rule 6: it holds no request of the shared queue. */
+	if (qp->srq)
+		sim_qp_raise(d->w, qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
 /* --- waiting ------------------------------------------------------------ */
@@ -446,6 +449,12 @@ static bool has_work(const struct sim_qp *qp)
 	       atomic_load_explicit(&qp->sq.tail, memory_order_acquire);
 }
 
+bool sim_is_started(struct sim_world *w, const struct sim_qp *qp)
+{
+	return has_work(qp) &&
+	       (sim_wqe_at(w, &qp->sq, qp->sq.head)->flags & SIM_WQE_TAPPED);
+}
+
 void sim_send_progress(struct sim_world *w, struct sim_qp *qp)
 {
 	struct delivery d = {.w = w, .qp = qp};
@@ -465,11 +474,17 @@ void sim_send_progress(struct sim_world *w, struct sim_qp *qp)
 		case IBV_QPS_SQE:
 			sim_sq_flush(w, qp);
 			break;
-		default: /* SQD holds what is posted */
+		case IBV_QPS_SQD: /* finishes what it has started (5.1) */
+			goes_on = sim_is_started(w, qp) && step(&d);
+			break;
+		default:
 			goes_on = false;
 			break;
 		}
 	}
+	if (atomic_load(&qp->state) == IBV_QPS_SQD && !sim_is_started(w, qp) &&
+	    atomic_exchange(&qp->owes_drained, 0))
+		sim_qp_raise(w, qp, IBV_EVENT_SQ_DRAINED);
 	sim_unlock(&qp->sq_lock);
 	if (d.failed)
 		sim_send_progress(w, d.failed);

@@ -186,7 +186,7 @@ static void init_qp(struct sim_ctx *ctx, const struct sim_qp_config *config,
 	qp->ordinal =
 		atomic_fetch_add(&sim_host_of(w, ctx->host)->qp_ordinal, 1);
 	qp->state = IBV_QPS_RESET;
-	qp->dest = qp->mcast_count = qp->is_met = 0;
+	qp->dest = qp->mcast_count = qp->is_met = qp->owes_drained = 0;
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->tx_count = qp->rx_count = qp->wait_until_ns = 0;
 	qp->qp_num = number_of(qp->object.generation << SIM_SLOT_BITS |
@@ -284,6 +284,8 @@ static void reset_rings(struct sim_world *w, struct sim_qp *qp)
 	qp->sq.frames_done = qp->sq.frames_posted;
 	qp->rq.frames_done = qp->rq.frames_posted;
 	qp->wait_until_ns = 0;
+	/* The first message of the next life is told again (5.8). */
+	atomic_store(&qp->is_met, 0);
 }
 
 static uint8_t round_depth(uint8_t depth)
@@ -413,15 +415,18 @@ void sim_qp_raise(struct sim_world *w, const struct sim_qp *qp, int event)
 		sim_async(w, qp->async_channel, qp->cookie, event);
 }
 
-/* Events of a state that was asked for (5.8). What was started is finished
- * when SQD is entered, because sends run in the poster's call. */
+/* Events of a state that was asked for (5.8). */
 static void tell_state(struct sim_world *w, struct sim_qp *qp,
-		       const struct ibv_qp_attr *attr, int mask)
+		       const struct ibv_qp_attr *attr, int mask, uint32_t from)
 {
-	if (attr->qp_state == IBV_QPS_SQD &&
-	    (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr->en_sqd_async_notify)
+	bool asks = attr->qp_state == IBV_QPS_SQD &&
+		    (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) &&
+		    attr->en_sqd_async_notify;
+
+	if (asks && !sim_is_started(w, qp))
 		sim_qp_raise(w, qp, IBV_EVENT_SQ_DRAINED);
-	if (attr->qp_state == IBV_QPS_ERR && qp->srq)
+	atomic_store(&qp->owes_drained, asks && sim_is_started(w, qp));
+	if (attr->qp_state == IBV_QPS_ERR && from != IBV_QPS_ERR && qp->srq)
 		sim_qp_raise(w, qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
@@ -442,6 +447,7 @@ int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 		  const struct ibv_qp_attr *attr, int mask)
 {
 	struct sim_world *w = ctx->world;
+	uint32_t from;
 	int rc;
 
 	mask = mask_for(qp, mask);
@@ -454,6 +460,7 @@ int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 		return rc;
 	}
 	store_attr(sim_host_of(w, ctx->host), qp, attr, mask);
+	from = atomic_load(&qp->state);
 	if (mask & IBV_QP_STATE)
 		atomic_store(&qp->state, attr->qp_state);
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
@@ -463,7 +470,7 @@ int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 		sim_rq_flush(w, qp);
 	}
 	if (mask & IBV_QP_STATE)
-		tell_state(w, qp, attr, mask);
+		tell_state(w, qp, attr, mask, from);
 	sim_unlock(&qp->rq_lock);
 	sim_unlock(&qp->sq_lock);
 	/* SQD -> RTS: what was held may go. RTR: a held sender may go. */

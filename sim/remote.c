@@ -11,13 +11,9 @@
 
 /* The remote range as a span of the peer's memory. REM_INV_REQ for what the
  * queue pair forbids, REM_ACCESS for what the key does (5.3, check order). */
-static enum ibv_wc_status check_remote(struct delivery *d,
-				       struct sim_span *span)
+static enum ibv_wc_status check_request(struct delivery *d)
 {
 	const struct sim_qp *peer = d->peer;
-	struct sim_sge range = {d->wqe->op.remote.addr, d->wqe->len,
-				d->wqe->op.remote.rkey};
-	const struct sim_mr *mr;
 	bool is_response = d->op->class != SIM_OP_WRITE;
 
 	if (!(peer->attr.qp_access_flags & d->op->access)) {
@@ -30,16 +26,24 @@ static enum ibv_wc_status check_remote(struct delivery *d,
 	}
 	if (is_response && peer->attr.max_dest_rd_atomic == 0)
 		return IBV_WC_REM_INV_REQ_ERR;
-	if (d->op->class == SIM_OP_ATOMIC) {
+	/* Judged before the key. */
+	if (d->op->class == SIM_OP_ATOMIC && d->wqe->op.remote.addr % 8)
+		return IBV_WC_REM_INV_REQ_ERR;
+	return IBV_WC_SUCCESS;
+}
+
+static enum ibv_wc_status check_key(struct delivery *d, struct sim_span *span)
+{
+	struct sim_sge range = {d->wqe->op.remote.addr, d->wqe->len,
+				d->wqe->op.remote.rkey};
+	const struct sim_mr *mr;
+
+	if (d->op->class == SIM_OP_ATOMIC)
 		range.length = 8;
-		/* Judged before the key. */
-		if (range.addr % 8)
-			return IBV_WC_REM_INV_REQ_ERR;
-	}
 	span->length = 0;
 	if (range.length == 0)
 		return IBV_WC_SUCCESS; /* C9-88: no key is looked at */
-	mr = sim_mr_check_remote(d->w, peer, &range, d->op->access);
+	mr = sim_mr_check_remote(d->w, d->peer, &range, d->op->access);
 	if (!mr)
 		return IBV_WC_REM_ACCESS_ERR;
 	span->addr = sim_bus_address(mr, range.addr);
@@ -51,10 +55,16 @@ static enum ibv_wc_status check_remote(struct delivery *d,
 static bool refuse(struct delivery *d, enum ibv_wc_status status)
 {
 	if (!sim_is_reliable(d->qp)) {
+		sim_close_recv(d);
 		sim_unlock(&d->peer->rq_lock);
 		sim_end_head(d, IBV_WC_SUCCESS);
 		return true;
 	}
+	/* 5.3: the receive that a write with immediate has taken. */
+	if (d->op->takes_recv && status == IBV_WC_REM_ACCESS_ERR)
+		sim_push_recv_cqe(d, sim_recv_head(d), IBV_WC_LOC_ACCESS_ERR,
+				  0);
+	sim_close_recv(d);
 	sim_fail_responder(d, status == IBV_WC_REM_ACCESS_ERR
 				      ? IBV_EVENT_QP_ACCESS_ERR
 				      : IBV_EVENT_QP_REQ_ERR);
@@ -68,6 +78,7 @@ static bool copy_failed(struct delivery *d, enum sim_copy_result why,
 {
 	if (!is_local && why != SIM_COPY_GONE && why != SIM_COPY_REFUSED)
 		return refuse(d, IBV_WC_REM_ACCESS_ERR);
+	sim_close_recv(d);
 	sim_unlock(&d->peer->rq_lock);
 	return sim_copy_failed(d, why);
 }
@@ -98,10 +109,8 @@ static bool do_write(struct delivery *d, const struct sim_span *remote)
 	d->to_count = remote->length != 0;
 	d->to_proc = d->peer->object.proc;
 	copied = sim_copy_data(d);
-	if (copied != SIM_COPY_OK) {
-		sim_close_recv(d);
+	if (copied != SIM_COPY_OK)
 		return copy_failed(d, copied, copied == SIM_COPY_BAD_SOURCE);
-	}
 	sim_strike_bytes(d);
 	tell_receiver(d);
 	if (sim_lost_in_overrun(d))
@@ -210,11 +219,14 @@ bool sim_meet_remote(struct delivery *d)
 		if (d->op->class == SIM_OP_WRITE)
 			sim_strike_length(d);
 	}
-	status = check_remote(d, &remote);
+	status = check_request(d);
 	if (status != IBV_WC_SUCCESS)
 		return refuse(d, status);
 	if (!has_receive(d, &goes_on))
 		return goes_on;
+	status = check_key(d, &remote);
+	if (status != IBV_WC_SUCCESS)
+		return refuse(d, status);
 	switch ((enum sim_op_class)d->op->class) {
 	case SIM_OP_WRITE:
 		return do_write(d, &remote);

@@ -25,7 +25,7 @@
 	X(SET, "set", MESSAGE,                                             \
 	  "at= value=", "one byte overwritten on arrival")                 \
 	X(TRUNC, "trunc", MESSAGE, "len=", "cut to len bytes")             \
-	X(DUP, "dup", MESSAGE, "", "delivered twice")                      \
+	X(DUP, "dup", MESSAGE, "", "delivered twice; RC knows it again")   \
 	X(FAIL, "fail=ERRNO", CALL, "", "the call fails and does nothing") \
 	X(FLIP, "flip", STREAM, "xor=", "bytes xored in the stream")       \
 	X(EOF, "eof", STREAM, "", "the stream ends here")                  \

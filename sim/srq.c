@@ -62,7 +62,7 @@ int sim_srq_create(struct sim_ctx *ctx, const struct sim_srq_config *config,
 	srq->cq = config->cq;
 	srq->cookie = config->cookie;
 	srq->async_channel = ctx->async_channel;
-	srq->limit = config->attr.srq_limit;
+	srq->limit = 0; /* only modify_srq arms it */
 	srq->users = srq->has_waiters = 0;
 	atomic_fetch_add(&sim_pd_get(w, config->pd)->users, 1);
 	if (xrcd)

@@ -289,9 +289,10 @@ struct sim_qp {
 	uint32_t async_channel;
 	uint64_t cookie; /* the program's ibv_qp, for its events */
 	_Atomic uint32_t mcast_count;
-	_Atomic uint32_t is_met; /* COMM_EST was sent */
-	_Atomic uint32_t state;	 /* enum ibv_qp_state */
-	_Atomic uint32_t dest;	 /* number of the peer, for who may not lock */
+	_Atomic uint32_t is_met;       /* COMM_EST was sent */
+	_Atomic uint32_t owes_drained; /* SQ_DRAINED, when the head is done */
+	_Atomic uint32_t state;	       /* enum ibv_qp_state */
+	_Atomic uint32_t dest; /* number of the peer, for who may not lock */
 	struct ibv_qp_cap cap;
 	struct ibv_qp_attr attr;
 	struct sim_ring sq;
