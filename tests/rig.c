@@ -311,7 +311,7 @@ int rig_worlds_left(const char *part)
 
 	CHECK(dir, "/dev/shm: %s", strerror(errno));
 	while ((entry = readdir(dir)))
-		count += strncmp(entry->d_name, "verbena.", 8) == 0 &&
+		count += strncmp(entry->d_name, "verbena", 7) == 0 &&
 			 strstr(entry->d_name, part);
 	closedir(dir);
 	return count;

@@ -90,7 +90,8 @@ void rig_shell(struct rig_output *output, const char *format, ...)
 /* A TCP port of loopback that nobody listens on just now. */
 int rig_free_port(void);
 
-/* Number of files in /dev/shm that are worlds whose name holds `part`. */
+/* Number of worlds in /dev/shm whose name holds `part`, and of folders beside
+ * them. */
 int rig_worlds_left(const char *part);
 
 /* A name no other test process uses. */
