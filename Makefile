@@ -129,6 +129,7 @@ clean:
 
 help:
 	@echo "make demo      a desync bug, reproduced with no hardware"
+	@echo "make conform   other people's programs on the emulated devices"
 	@echo "make check     all tests, style and memory checkers"
 	@echo "make           the library, the tool, the provider"
 	@echo "make asan|tsan|valgrind|tidy   one checker alone"

@@ -242,6 +242,14 @@ over_ucx() {
 			--mca pml_ucx_tls any --mca pml_ucx_devices any \
 			"$work/mpi"
 	done
+	# A datagram's packet type matters on Ethernet only.
+	on="$as -m mlx5,link=roce --"
+	for tls in rc_verbs,ud_verbs:aux,self ud_verbs,self; do
+		export UCX_TLS=$tls
+		pair UCX '^Final: +2000 ' "roce $tls tag_bw" \
+			ucx_perftest -t tag_bw -n 2000 -s 4096
+	done
+	on="$as --"
 	# Without it, at UCX's lower level, which needs no such transport.
 	export UCX_TLS=rc_verbs,self
 	for test in am_lat put_lat add_lat; do

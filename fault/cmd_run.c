@@ -250,6 +250,8 @@ static int run_program(const struct fault_tool *tool,
 	pid_t pid = 0;
 
 	catch_signals(&before);
+	/* What was killed with all its tools is still there. */
+	sim_world_sweep("");
 	if (enter(run, plan, &world, error))
 		return tool_refuse(error);
 	/* Joined without --plan: the world may have one all the same. */

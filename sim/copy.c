@@ -75,6 +75,7 @@ static enum sim_copy_result move_vec(pid_t pid, bool is_read,
 	struct iovec local[VEC_MAX], remote[VEC_MAX];
 	uint64_t total = 0;
 	ssize_t got;
+	int error;
 
 	for (int i = 0; i < count; i++) {
 		uint64_t near = is_read ? pieces[i].to : pieces[i].from;
@@ -91,9 +92,14 @@ static enum sim_copy_result move_vec(pid_t pid, bool is_read,
 					  remote, (unsigned long)count, 0);
 	if (got == (ssize_t)total)
 		return SIM_COPY_OK;
-	/* Short: the next page is not there, on the far side. (A near side
-	 * that is not there also says EFAULT; it is ours, and we looked.) */
-	return failed(got < 0 ? errno : EFAULT, is_read);
+	/* Short, or EFAULT: a page is not there; of ours, or on the far side.
+	 */
+	error = got < 0 ? errno : EFAULT;
+	for (int i = 0; error == EFAULT && i < count; i++)
+		if (!sim_is_mapped((uintptr_t)local[i].iov_base,
+				   local[i].iov_len, is_read))
+			return failed(error, !is_read);
+	return failed(error, is_read);
 }
 
 static enum sim_copy_result move_bounced(struct sim_world *w,

@@ -44,6 +44,12 @@ const struct sim_mr *sim_mr_check_remote(struct sim_world *w,
 /* Pass through every lock under which a key of this domain is in use. */
 void sim_mr_wait_unused(struct sim_world *w, uint32_t pd);
 
+/* Does a region of this process begin in this range? */
+bool sim_mr_is_on(struct sim_world *w, uint64_t addr, uint64_t length);
+
+/* Are the pages of a range there, and may they be written? Best effort. */
+bool sim_is_mapped(uint64_t addr, uint64_t length, bool is_written);
+
 struct sim_mr_change {
 	struct sim_mr_request to; /* pd 0: as it is */
 	bool changes_range;
@@ -79,9 +85,9 @@ int sim_xrcd_close(struct sim_ctx *ctx, uint32_t xrcd);
 
 /* qp.c: multicast membership; -EBUSY, -EINVAL, -ENOMEM. */
 int sim_mcast_attach(struct sim_ctx *ctx, struct sim_qp *qp,
-		     const uint8_t gid[16]);
+		     const uint8_t gid[16], uint16_t lid);
 int sim_mcast_detach(struct sim_ctx *ctx, struct sim_qp *qp,
-		     const uint8_t gid[16]);
+		     const uint8_t gid[16], uint16_t lid);
 
 /* datagram.c: the Internet checksum's sum over an IPv4 header of 20 bytes;
  * 0xffff when the checksum in it is right. */

@@ -51,19 +51,20 @@ uint16_t sim_ipv4_sum(const uint8_t header[IPV4_BYTES])
  * that stays what it was. */
 static void fill_grh(struct delivery *d, uint8_t grh[GRH_BYTES])
 {
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 	const struct sim_av *av = &d->wqe->op.ud.av;
 	const uint8_t *sgid = sim_gid_at(d->host, av->sgid_index);
-	bool is_v2 = av->sgid_index < d->host->gid_count &&
-		     d->host->gid_type[av->sgid_index] == IBV_GID_TYPE_ROCE_V2;
+	bool is_v2 = sim_is_v2(d->host, av->sgid_index);
 	uint16_t len = htons((uint16_t)d->wqe->len);
+	uint32_t first;
 
 	memset(grh, 0, GRH_BYTES);
-	if (is_v2 && memcmp(sgid, mapped, sizeof(mapped)) == 0) {
+	if (is_v2 && sim_is_ipv4(sgid)) {
 		fill_ipv4(av, sgid, grh + GRH_BYTES - IPV4_BYTES, d->wqe->len);
 		return;
 	}
-	grh[0] = 0x60;
+	first = htonl(6u << 28 | (uint32_t)av->traffic_class << 20 |
+		      (av->flow_label & 0xfffff));
+	memcpy(grh, &first, sizeof(first));
 	memcpy(grh + 4, &len, sizeof(len));
 	grh[6] = is_v2 ? IPPROTO_UDP : 0x1b;
 	grh[7] = av->hop_limit;

@@ -380,8 +380,13 @@ static bool is_over_wire_mtu(const struct delivery *d)
 				    ? here->active_mtu
 				    : there->active_mtu;
 
-	return here->link_layer == IBV_LINK_LAYER_ETHERNET &&
-	       d->qp->attr.path_mtu > wire && d->len > 128u << wire;
+	if (here->link_layer != IBV_LINK_LAYER_ETHERNET ||
+	    d->qp->attr.path_mtu <= wire || d->len <= 128u << wire)
+		return false;
+	sim_diag(d->model->name, "2.10: path_mtu over both ports' active_mtu",
+		 "messages over %u bytes on qp 0x%x are lost on the way",
+		 128u << wire, d->qp->qp_num);
+	return true;
 }
 
 static bool connected_step(struct delivery *d)

@@ -8,6 +8,8 @@
 #ifndef SIM_MODEL_H
 #define SIM_MODEL_H
 
+#include <string.h>
+
 #include "sim/world.h"
 
 /* What happens to a message that finds no receive request posted. */
@@ -90,7 +92,9 @@ struct sim_model {
 	/* A cable has two ends: no path from a host to itself (R42). */
 	bool is_point_to_point;
 	const uint8_t *vendor_err; /* by wc status; NULL: always 0 */
-	bool fails_qp_on_misfit;   /* else only that receive fails (R17) */
+	/* On Ethernet a datagram's `sl` tells what packet it was (UCX). */
+	bool sl_is_packet_type;
+	bool fails_qp_on_misfit; /* else only that receive fails (R17) */
 	/* UC: a misfit is lost without a completion. NULL: it completes. */
 	bool (*drops_misfit)(const struct sim_host *host);
 	/* May a datagram of this PSN setting pass (R32)? NULL: yes. */
@@ -172,6 +176,20 @@ static inline const uint8_t *sim_gid_at(const struct sim_host *host,
 	static const uint8_t empty[16];
 
 	return index < (uint32_t)host->gid_count ? host->gid[index] : empty;
+}
+
+static inline bool sim_is_v2(const struct sim_host *host, uint32_t index)
+{
+	return index < (uint32_t)host->gid_count &&
+	       host->gid_type[index] == IBV_GID_TYPE_ROCE_V2;
+}
+
+/* Is it the mapped form of an IPv4 address? */
+static inline bool sim_is_ipv4(const uint8_t gid[16])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	return memcmp(gid, mapped, sizeof(mapped)) == 0;
 }
 
 static inline bool sim_raises(const struct sim_host *host, int event)

@@ -68,6 +68,15 @@ static int check_queue(const char *kind)
 	return 0;
 }
 
+static int check_modify(const struct sim_host *host, const struct sim_qp *qp,
+			const struct ibv_qp_attr *attr, int mask)
+{
+	if ((mask & IBV_QP_PKEY_INDEX) &&
+	    attr->pkey_index >= host->port_attr.pkey_tbl_len)
+		return -EINVAL;
+	return sim_model_check_modify(host, qp, attr, mask);
+}
+
 static uint32_t grant(const struct sim_host *host, uint32_t asked)
 {
 	(void)host;
@@ -246,7 +255,7 @@ static const struct sim_model mlx5 = {
 	.check_qp = sim_model_check_qp,
 	.check_mr = sim_model_check_mr,
 	.check_queue = check_queue,
-	.check_modify = sim_model_check_modify,
+	.check_modify = check_modify,
 	.check_send = sim_model_check_send,
 	.grant = grant,
 	.recv_from = sim_model_recv_from,
@@ -254,6 +263,7 @@ static const struct sim_model mlx5 = {
 	.fit = fit,
 	.drops_misfit = drops_misfit,
 	.psn_ok = sim_model_psn_ok,
+	.sl_is_packet_type = true,
 	.vendor_err = vendor_errs,
 	.local_inv_types =
 		1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_XRC_SEND,

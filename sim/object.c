@@ -72,16 +72,27 @@ static uint64_t pages_of(uint64_t addr, uint64_t length, uint64_t *start)
 
 /* The kernel pins what is registered: the pages are there from now on, or the
  * range is refused. Kernels before 5.14 cannot be asked. */
-static int populate(uint64_t start, uint64_t bytes, bool is_written)
+bool sim_is_mapped(uint64_t addr, uint64_t length, bool is_written)
 {
 	static _Alignas(4096) uint8_t probe[4096];
 	int advice = is_written ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+	uint64_t start, bytes = pages_of(addr, length, &start);
 
-	if (bytes == 0 ||
-	    madvise((void *)(uintptr_t)start, bytes, advice) == 0 ||
-	    madvise(probe, sizeof(probe), advice) != 0)
-		return 0;
-	return -EFAULT;
+	return bytes == 0 ||
+	       madvise((void *)(uintptr_t)start, bytes, advice) == 0 ||
+	       madvise(probe, sizeof(probe), advice) != 0;
+}
+
+bool sim_mr_is_on(struct sim_world *w, uint64_t addr, uint64_t length)
+{
+	for (uint32_t i = 0; i < SIM_MR_MAX; i++) {
+		const struct sim_mr *mr = &w->seg->mr[i];
+
+		if (mr->object.proc == w->proc && mr->object.handle &&
+		    mr->addr >= addr && mr->addr - addr < length)
+			return true;
+	}
+	return false;
 }
 
 static int check_memlock(struct sim_world *w, const struct sim_host *host,
@@ -112,9 +123,9 @@ static int pin(struct sim_world *w, const struct sim_host *host,
 		return 0;
 	bytes = pages_of(request->addr, request->length, &start);
 	rc = check_memlock(w, host, bytes);
-	if (!rc)
-		rc = populate(start, bytes,
-			      request->access & IBV_ACCESS_LOCAL_WRITE);
+	if (!rc && !sim_is_mapped(request->addr, request->length,
+				  request->access & IBV_ACCESS_LOCAL_WRITE))
+		rc = -EFAULT;
 	if (rc == -EFAULT)
 		sim_diag(sim_model_of(host)->name,
 			 "3.1: not mapped, or not writable",

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,22 +23,54 @@
 
 #define NODE "/dev/infiniband/uverbs0"
 
+/* `path` as it would be from the root, without "//", "." and ".."; false when
+ * it does not fit. Links are not followed. */
+static bool absolute(const char *path, char to[PATH_MAX])
+{
+	char whole[2 * PATH_MAX] = "";
+	size_t len = 0;
+
+	if (path[0] != '/' && !getcwd(whole, PATH_MAX))
+		return false;
+	if (strlen(path) >= PATH_MAX)
+		return false;
+	strcat(whole, "/");
+	strcat(whole, path);
+	for (char *save, *part = strtok_r(whole, "/", &save); part;
+	     part = strtok_r(NULL, "/", &save)) {
+		if (strcmp(part, ".") == 0)
+			continue;
+		if (strcmp(part, "..") == 0) {
+			while (len && to[--len] != '/')
+				;
+			continue;
+		}
+		if (len + 1 + strlen(part) >= PATH_MAX)
+			return false;
+		len += (size_t)snprintf(to + len, PATH_MAX - len, "/%s", part);
+	}
+	to[len] = 0;
+	return true;
+}
+
 /* The name that the program is shown for `path`; `room` holds it. */
 static const char *shown(const char *path, char room[PATH_MAX])
 {
 	static const char *const covered[] = {"/dev/infiniband",
 					      "/sys/class/infiniband"};
 	const char *folder = getenv("VERBENA_PATHS");
+	char whole[PATH_MAX];
 
-	if (!folder || !path)
+	if (!folder || !path || !strstr(path, "infiniband") ||
+	    !absolute(path, whole))
 		return path;
 	/* A character device, also to those who do not follow links. */
-	if (strcmp(path, NODE) == 0)
+	if (strcmp(whole, NODE) == 0)
 		return "/dev/null";
 	for (int i = 0; i < 2; i++) {
-		if (strncmp(path, covered[i], strlen(covered[i])) != 0)
+		if (strncmp(whole, covered[i], strlen(covered[i])) != 0)
 			continue;
-		if (snprintf(room, PATH_MAX, "%s%s", folder, path) < PATH_MAX)
+		if (snprintf(room, PATH_MAX, "%s%s", folder, whole) < PATH_MAX)
 			return room;
 	}
 	return path;

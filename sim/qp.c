@@ -186,6 +186,7 @@ static void init_qp(struct sim_ctx *ctx, const struct sim_qp_config *config,
 	qp->ordinal =
 		atomic_fetch_add(&sim_host_of(w, ctx->host)->qp_ordinal, 1);
 	qp->state = IBV_QPS_RESET;
+	qp->openers = 0;
 	qp->dest = qp->mcast_count = qp->is_met = qp->owes_drained = 0;
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->tx_count = qp->rx_count = qp->wait_until_ns = 0;
@@ -411,7 +412,8 @@ static int check_modify(struct sim_ctx *ctx, const struct sim_qp *qp,
 
 void sim_qp_raise(struct sim_world *w, const struct sim_qp *qp, int event)
 {
-	if (sim_raises(sim_host_of(w, qp->object.host), event))
+	/* Its handle may be gone, and others left. */
+	if (qp->cookie && sim_raises(sim_host_of(w, qp->object.host), event))
 		sim_async(w, qp->async_channel, qp->cookie, event);
 }
 
@@ -513,20 +515,21 @@ int sim_qp_destroy(struct sim_ctx *ctx, uint32_t handle)
 }
 
 static struct sim_mcast *find_member(struct sim_world *w, uint32_t qp,
-				     const uint8_t gid[16])
+				     const uint8_t gid[16], uint16_t lid)
 {
 	for (int i = 0; i < SIM_MCAST_MAX; i++) {
 		struct sim_mcast *member = &w->seg->mcast[i];
 
 		if (atomic_load(&member->qp) == qp &&
-		    (!qp || memcmp(member->gid, gid, 16) == 0))
+		    (!qp ||
+		     (member->lid == lid && memcmp(member->gid, gid, 16) == 0)))
 			return member;
 	}
 	return NULL;
 }
 
 int sim_mcast_attach(struct sim_ctx *ctx, struct sim_qp *qp,
-		     const uint8_t gid[16])
+		     const uint8_t gid[16], uint16_t lid)
 {
 	struct sim_world *w = ctx->world;
 	uint32_t handle = atomic_load(&qp->object.handle);
@@ -535,9 +538,11 @@ int sim_mcast_attach(struct sim_ctx *ctx, struct sim_qp *qp,
 	if (qp->type != IBV_QPT_UD || gid[0] != 0xff)
 		return -EINVAL;
 	sim_lock(&w->seg->lock);
-	member = find_member(w, handle, gid) ? NULL : find_member(w, 0, gid);
+	member = find_member(w, handle, gid, lid) ? NULL
+						  : find_member(w, 0, gid, lid);
 	if (member) {
 		memcpy(member->gid, gid, 16);
+		member->lid = lid;
 		atomic_store(&member->qp, handle);
 		atomic_fetch_add(&qp->mcast_count, 1);
 	}
@@ -546,13 +551,13 @@ int sim_mcast_attach(struct sim_ctx *ctx, struct sim_qp *qp,
 }
 
 int sim_mcast_detach(struct sim_ctx *ctx, struct sim_qp *qp,
-		     const uint8_t gid[16])
+		     const uint8_t gid[16], uint16_t lid)
 {
 	struct sim_world *w = ctx->world;
 	struct sim_mcast *member;
 
 	sim_lock(&w->seg->lock);
-	member = find_member(w, atomic_load(&qp->object.handle), gid);
+	member = find_member(w, atomic_load(&qp->object.handle), gid, lid);
 	if (member) {
 		atomic_store(&member->qp, 0);
 		atomic_fetch_sub(&qp->mcast_count, 1);

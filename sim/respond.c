@@ -85,6 +85,23 @@ static void consume(struct delivery *d)
 	check_limit(d);
 }
 
+/* Of a datagram: its service level; on a card's Ethernet port bit 3 for UDP
+ * (RoCE v2), and 0 for a GRH, 1 for IPv6, 2 for IPv4. */
+static uint8_t sl_of(const struct delivery *d)
+{
+	const struct sim_av *av = &d->wqe->op.ud.av;
+
+	if (d->qp->type != IBV_QPT_UD)
+		return 0;
+	if (!d->model->sl_is_packet_type ||
+	    d->host->port_attr.link_layer != IBV_LINK_LAYER_ETHERNET)
+		return av->sl;
+	if (!sim_is_v2(d->host, av->sgid_index))
+		return 0;
+	return sim_is_ipv4(sim_gid_at(d->host, av->sgid_index)) ? 0x8 | 2
+								: 0x8 | 1;
+}
+
 static uint32_t imm_of(const struct delivery *d)
 {
 	return d->op->has_imm || d->op->has_inv ? d->wqe->imm : 0;
@@ -117,7 +134,7 @@ void sim_push_recv_cqe(struct delivery *d, struct sim_wqe *recv,
 		.slid = from->active_port
 				? from->port[from->active_port - 1].lid
 				: 0,
-		.sl = d->qp->type == IBV_QPT_UD ? d->wqe->op.ud.av.sl : 0,
+		.sl = sl_of(d),
 	};
 
 	consume(d);

@@ -34,13 +34,8 @@ int sim_srq_create(struct sim_ctx *ctx, const struct sim_srq_config *config,
 {
 	struct sim_world *w = ctx->world;
 	const struct sim_model *model = sim_model_of(sim_host_of(w, ctx->host));
-	uint32_t granted =
-		model->grant(sim_host_of(w, ctx->host), config->attr.max_wr);
-	struct sim_ring_request want = {granted ? granted : 1,
-					config->attr.max_sge
-						? config->attr.max_sge
-						: 1,
-					0, 0};
+	struct sim_ring_request want = {
+		.max_sge = config->attr.max_sge ? config->attr.max_sge : 1};
 	struct sim_xrcd *xrcd = sim_xrcd_get(w, config->xrcd);
 	struct sim_cq *cq = sim_cq_get(w, config->cq);
 	struct sim_srq *srq;
@@ -48,6 +43,10 @@ int sim_srq_create(struct sim_ctx *ctx, const struct sim_srq_config *config,
 
 	if (rc)
 		return rc;
+	/* 2.9: both drivers hold 2^n - 1. */
+	want.depth = config->attr.max_wr
+			     ? sim_round_up(config->attr.max_wr + 1) - 1
+			     : 1;
 	srq = sim_object_claim(ctx, SIM_SRQ, model->srq_limit, &rc);
 	if (!srq)
 		return rc == -EUSERS ? -ENOMEM : rc;

@@ -2,6 +2,7 @@
 /* Address handles: where a datagram goes, kept in the program's memory. */
 #include "sim/verbs_front.h"
 
+#include <endian.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +86,8 @@ static int find_gid(struct ibv_context *context, const uint8_t gid[16],
 struct path {
 	uint8_t from[16], to[16];
 	enum ibv_gid_type type;
+	uint32_t flow_label;
+	uint8_t traffic_class, hop_limit;
 };
 
 static void read_path(struct ibv_context *context, const struct ibv_grh *grh,
@@ -101,8 +104,14 @@ static void read_path(struct ibv_context *context, const struct ibv_grh *grh,
 		memcpy(path->from + 12, ipv4 + 12, 4);
 		memcpy(path->to + 12, ipv4 + 16, 4);
 		path->type = IBV_GID_TYPE_ROCE_V2;
+		path->traffic_class = ipv4[1];
+		path->hop_limit = ipv4[8];
 		return;
 	}
+	path->flow_label = be32toh(grh->version_tclass_flow) & 0xfffff;
+	path->traffic_class =
+		(uint8_t)(be32toh(grh->version_tclass_flow) >> 20);
+	path->hop_limit = grh->hop_limit;
 	memcpy(path->from, grh->sgid.raw, 16);
 	memcpy(path->to, grh->dgid.raw, 16);
 	path->type = !is_ethernet		    ? IBV_GID_TYPE_IB
@@ -132,7 +141,9 @@ int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port,
 	attr->is_global = 1;
 	memcpy(attr->grh.dgid.raw, path.from, 16);
 	attr->grh.sgid_index = (uint8_t)index;
-	attr->grh.hop_limit = 0xff;
+	attr->grh.flow_label = path.flow_label;
+	attr->grh.traffic_class = path.traffic_class;
+	attr->grh.hop_limit = path.hop_limit;
 	return 0;
 }
 

@@ -227,6 +227,9 @@ int front_free_dm(struct ibv_dm *it)
 {
 	struct front_dm *dm = (struct front_dm *)it;
 
+	if (sim_mr_is_on(ctx_of(it->context)->world,
+			 (uintptr_t)dm->memory->bytes, dm->memory->length))
+		return EBUSY;
 	drop_memory(dm->memory);
 	free(dm);
 	return 0;
@@ -239,9 +242,12 @@ struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 	return memory ? wrap(context, memory) : fail_ptr(-EINVAL);
 }
 
-void ibv_unimport_dm(struct ibv_dm *dm)
+void ibv_unimport_dm(struct ibv_dm *it)
 {
-	front_free_dm(dm);
+	struct front_dm *dm = (struct front_dm *)it;
+
+	drop_memory(dm->memory);
+	free(dm);
 }
 
 /* Zero-based: requests name offsets into the registered part. */

@@ -129,7 +129,7 @@ struct ibv_qp *front_open_qp(struct ibv_context *context,
 	const uint32_t need = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD |
 			      IBV_QP_OPEN_ATTR_TYPE;
 	struct sim_world *w = ctx_of(context)->world;
-	const struct sim_qp *inner;
+	struct sim_qp *inner;
 	struct front_qp *front;
 
 	if ((attr->comp_mask & need) != need ||
@@ -145,6 +145,7 @@ struct ibv_qp *front_open_qp(struct ibv_context *context,
 	front = calloc(1, sizeof(*front));
 	if (!front)
 		return fail_ptr(-ENOMEM);
+	atomic_fetch_add(&inner->openers, 1);
 	front->is_opened = true;
 	front->qp.context = context;
 	front->qp.handle = inner->object.handle;
@@ -208,10 +209,18 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	struct front_qp *front = (struct front_qp *)qp;
 	struct sim_ctx *ctx = ctx_of(qp->context);
+	struct sim_qp *inner;
 	int rc = -front_tap(qp->context, SIM_CALL_DESTROY_QP);
 
-	if (!rc && !front->is_opened)
+	inner = sim_qp_mine(ctx->world, qp->handle);
+	if (!rc && inner && atomic_load(&inner->openers)) {
+		/* Others have it still. Events were for its maker. */
+		atomic_fetch_sub(&inner->openers, 1);
+		if (!front->is_opened)
+			inner->cookie = 0;
+	} else if (!rc) {
 		rc = sim_qp_destroy(ctx, qp->handle);
+	}
 	if (rc)
 		return -rc;
 	front_wait_acked(&qp->mutex, &qp->cond, &qp->events_completed,
@@ -254,10 +263,9 @@ int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 	struct sim_ctx *ctx = ctx_of(qp->context);
 	struct sim_qp *inner = sim_qp_mine(ctx->world, qp->handle);
 
-	(void)lid; /* the group is known by its GID */
 	if (!front_model(qp->context)->has_multicast)
 		return EOPNOTSUPP;
-	return inner ? -sim_mcast_attach(ctx, inner, gid->raw) : EINVAL;
+	return inner ? -sim_mcast_attach(ctx, inner, gid->raw, lid) : EINVAL;
 }
 
 int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
@@ -265,6 +273,5 @@ int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 	struct sim_ctx *ctx = ctx_of(qp->context);
 	struct sim_qp *inner = sim_qp_mine(ctx->world, qp->handle);
 
-	(void)lid;
-	return inner ? -sim_mcast_detach(ctx, inner, gid->raw) : EINVAL;
+	return inner ? -sim_mcast_detach(ctx, inner, gid->raw, lid) : EINVAL;
 }

@@ -206,6 +206,10 @@ static int check_models(struct sim_world *w,
 		int rc = sim_model_apply(&parsed, (uint32_t)host, want, error);
 		if (rc)
 			return rc;
+		if (parsed.model == w->seg->host[host].model &&
+		    memcmp(parsed.knob, w->seg->host[host].knob,
+			   sizeof(parsed.knob)) == 0)
+			continue;
 		snprintf(error, SIM_ERROR_MAX,
 			 "world '%s' is running model '%.50s', not '%.50s'; "
 			 "join it without --model, or name another --world",

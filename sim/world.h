@@ -271,6 +271,7 @@ struct sim_xrcd {
 struct sim_mcast {
 	_Atomic uint32_t qp; /* handle; 0 = free */
 	uint8_t gid[16];
+	uint16_t lid;
 };
 
 struct sim_qp {
@@ -289,7 +290,8 @@ struct sim_qp {
 	uint32_t async_channel;
 	uint64_t cookie; /* the program's ibv_qp, for its events */
 	_Atomic uint32_t mcast_count;
-	_Atomic uint32_t is_met;       /* COMM_EST was sent */
+	_Atomic uint32_t openers; /* handles beyond the first (XRC targets) */
+	_Atomic uint32_t is_met;  /* COMM_EST was sent */
 	_Atomic uint32_t owes_drained; /* SQ_DRAINED, when the head is done */
 	_Atomic uint32_t state;	       /* enum ibv_qp_state */
 	_Atomic uint32_t dest; /* number of the peer, for who may not lock */

@@ -8,8 +8,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define QKEY 0x1111u
-#define GRH  40
+#define QKEY  0x1111u
+#define FLOW  0x12345
+#define CLASS 0x6a
+#define HOPS  64
+#define GRH   40
 
 static int to_state(struct rig_end *end, enum ibv_qp_state state, uint32_t qkey)
 {
@@ -44,7 +47,9 @@ static struct ibv_ah *address(struct rig *rig, uint8_t index)
 				   .sl = 5,
 				   .is_global = 1,
 				   .grh = {.sgid_index = index,
-					   .hop_limit = 64}};
+					   .flow_label = FLOW,
+					   .traffic_class = CLASS,
+					   .hop_limit = HOPS}};
 	struct ibv_ah *ah;
 
 	CHECK_EQ(ibv_query_gid(rig->end[1].context, 1, index, &attr.grh.dgid),
@@ -199,16 +204,18 @@ Test(datagram, an_ipv4_header_ends_where_the_data_begins)
 		const char *model;
 		uint8_t index;
 		bool is_ipv4;
+		uint8_t sl; /* on a card, the kind of packet */
 	} rows[] = {
-		{"mlx5,link=roce", 2, false}, /* v1 */
-		{"mlx5,link=roce", 3, true},
-		{"mlx5,link=roce", 1, false}, /* v2, of fe80 */
-		{"rxe", 1, true},
+		{"mlx5,link=roce", 2, false, 0}, /* v1 */
+		{"mlx5,link=roce", 3, true, 0xa},
+		{"mlx5,link=roce", 1, false, 0x9}, /* v2, of fe80 */
+		{"rxe", 1, true, 5},		   /* a service level */
 	};
 	static const uint8_t loopback[4] = {127, 0, 0, 1};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
-		const uint8_t *memory;
+		struct ibv_ah_attr back;
+		uint8_t *memory;
 		struct ibv_send_wr wr;
 		struct ibv_sge sge;
 		struct ibv_ah *ah;
@@ -224,7 +231,16 @@ Test(datagram, an_ipv4_header_ends_where_the_data_begins)
 		wc = rig_wc(&rig.end[1]);
 		CHECK_EQ(wc.wc_flags, IBV_WC_GRH);
 		CHECK_EQ(wc.byte_len, GRH + 8);
-		CHECK(memory[0] == (rows[i].is_ipv4 ? 0 : 0x60) &&
+		CHECK_EQ(wc.sl, rows[i].sl);
+		/* The way back is of the same kind. */
+		CHECK_EQ(ibv_init_ah_from_wc(rig.end[1].context, 1, &wc,
+					     (struct ibv_grh *)memory, &back),
+			 0);
+		CHECK_EQ(back.grh.sgid_index, rows[i].index);
+		CHECK_EQ(back.grh.hop_limit, HOPS);
+		CHECK_EQ(back.grh.traffic_class, CLASS);
+		CHECK_EQ(back.grh.flow_label, rows[i].is_ipv4 ? 0 : FLOW);
+		CHECK(memory[0] == (rows[i].is_ipv4 ? 0 : 0x60 | CLASS >> 4) &&
 			      (memory[20] == 0x45) == rows[i].is_ipv4,
 		      "%s, GID %d: 0x%02x and 0x%02x", rows[i].model,
 		      rows[i].index, memory[0], memory[20]);

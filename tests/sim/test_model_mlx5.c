@@ -311,6 +311,66 @@ Test(mlx5, imports_share_what_the_process_has)
 	rig_close(&rig);
 }
 
+/* 2.9, and refused over it, however much. */
+Test(mlx5, a_shared_queue_holds_one_less_than_a_power_of_two)
+{
+	static const struct {
+		uint32_t asked, granted;
+	} rows[] = {{1, 1},	{8, 15},	 {100, 127},	 {32767, 32767},
+		    {32768, 0}, {0x80000001, 0}, {UINT32_MAX, 0}};
+	struct rig rig;
+
+	open_as(&rig, "mlx5");
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct ibv_srq_init_attr init = {.attr = {rows[i].asked, 1, 0}};
+		struct ibv_srq *srq = ibv_create_srq(rig.end[0].pd, &init);
+
+		CHECK(!srq == !rows[i].granted, "%u: errno %d", rows[i].asked,
+		      errno);
+		if (!srq) {
+			CHECK_EQ(errno, EINVAL);
+			continue;
+		}
+		CHECK_EQ(init.attr.max_wr, rows[i].granted);
+		CHECK_EQ(ibv_destroy_srq(srq), 0);
+	}
+	rig_close(&rig);
+}
+
+Test(mlx5, a_partition_key_is_of_the_table)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+				   .port_num = 1,
+				   .pkey_index = 128};
+	const int mask = IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX |
+			 IBV_QP_ACCESS_FLAGS;
+	struct rig rig;
+
+	open_as(&rig, "mlx5");
+	CHECK_EQ(ibv_modify_qp(rig.end[0].qp, &attr, mask), EINVAL);
+	attr.pkey_index = 127;
+	CHECK_EQ(ibv_modify_qp(rig.end[0].qp, &attr, mask), 0);
+	rig_close(&rig);
+}
+
+Test(mlx5, device_memory_with_a_region_stays)
+{
+	struct ibv_alloc_dm_attr attr = {.length = 64};
+	struct ibv_dm *dm;
+	struct ibv_mr *mr;
+	struct rig rig;
+
+	open_as(&rig, "mlx5");
+	dm = ibv_alloc_dm(rig.end[0].context, &attr);
+	CHECK(dm, "alloc_dm: errno %d", errno);
+	mr = ibv_reg_dm_mr(rig.end[0].pd, dm, 0, 64, IBV_ACCESS_ZERO_BASED);
+	CHECK(mr, "reg_dm_mr: errno %d", errno);
+	CHECK_EQ(ibv_free_dm(dm), EBUSY);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	CHECK_EQ(ibv_free_dm(dm), 0);
+	rig_close(&rig);
+}
+
 Test(mlx5, imported_device_memory_is_the_same_memory)
 {
 	struct ibv_alloc_dm_attr attr = {.length = 64};
@@ -336,7 +396,7 @@ Test(mlx5, imported_device_memory_is_the_same_memory)
 }
 
 /* An XRC target under a second handle: it is the same queue pair, and is there
- * until its maker destroys it. */
+ * as long as one of them. */
 Test(mlx5, an_xrc_target_opens_by_number)
 {
 	struct ibv_xrcd_init_attr domain = {.comp_mask =
@@ -375,10 +435,13 @@ Test(mlx5, an_xrc_target_opens_by_number)
 			       IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX |
 				       IBV_QP_ACCESS_FLAGS),
 		 0);
-	CHECK_EQ(ibv_destroy_qp(other), 0);
 	CHECK_EQ(ibv_query_qp(target, &attr, IBV_QP_STATE, &unused), 0);
 	CHECK_EQ(attr.qp_state, IBV_QPS_INIT);
+	/* The maker's goes first; the queue pair goes with the last one. */
 	CHECK_EQ(ibv_destroy_qp(target), 0);
+	CHECK_EQ(ibv_query_qp(other, &attr, IBV_QP_STATE, &unused), 0);
+	CHECK_EQ(ibv_close_xrcd(xrcd), EBUSY);
+	CHECK_EQ(ibv_destroy_qp(other), 0);
 	CHECK_EQ(ibv_close_xrcd(xrcd), 0);
 	rig_close(&rig);
 }

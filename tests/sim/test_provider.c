@@ -310,7 +310,7 @@ static struct ibv_srq *use_srq(struct rig *rig, uint32_t limit)
 	struct ibv_srq *srq = ibv_create_srq(end->pd, &init);
 
 	CHECK(srq, "create_srq: %s", strerror(errno));
-	CHECK_EQ(init.attr.max_wr, 8);
+	CHECK_EQ(init.attr.max_wr, 15);
 	qp.srq = srq;
 	CHECK_EQ(ibv_destroy_qp(end->qp), 0);
 	end->qp = ibv_create_qp(end->pd, &qp);

@@ -392,7 +392,7 @@ Test(semantics, a_limit_fires_below_it_and_is_armed_again)
 	end_check_event(&rig.end[1], IBV_EVENT_SRQ_LIMIT_REACHED, srq);
 	/* 5.8, 2.9: no resizing, and no limit that is never crossed. */
 	CHECK_EQ(ibv_modify_srq(srq, &arm, IBV_SRQ_MAX_WR), EINVAL);
-	arm.srq_limit = 8;
+	arm.srq_limit = 15; /* its size */
 	CHECK_EQ(ibv_modify_srq(srq, &arm, IBV_SRQ_LIMIT), EINVAL);
 	unshare(&rig, srq);
 	rig_close(&rig);
