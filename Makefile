@@ -10,7 +10,7 @@ MODES := debug release asan tsan cov
 $(if $(filter $(MODE),$(MODES)),,$(error MODE=$(MODE): not one of $(MODES)))
 
 OPT_debug   := -O1
-OPT_release := -O2
+OPT_release := -O2 -flto=auto -ffat-lto-objects -fno-semantic-interposition
 OPT_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
 OPT_tsan    := -O1 -fsanitize=thread
 OPT_cov     := -O0 --coverage

@@ -13,7 +13,7 @@ trap 'exit 1' HUP INT TERM
 # Suites without child programs: those are other binaries.
 inside="apple_uc/ registry/ apple_tb/ deliver/ mlx5/ provider/ rxe/ tap/ plan/
 qp_table/ rules/ semantics/ accounting/ outcomes/ keys/
-datagram/ corners/ world/"
+datagram/ corners/ parcel/ world/"
 case $gate in
 asan)
 	ASAN_OPTIONS=detect_leaks=1:log_path=$reports/asan \

@@ -168,7 +168,7 @@ bool sim_strike_drop(struct delivery *d, bool *goes_on)
 	/* A sticky line loses each attempt, until the retries are spent. */
 	if (sim_is_reliable(d->qp) && fault->times == SIM_NO_LIMIT)
 		d->wqe->tx_mask |= 1ull << (fault - d->w->seg->fault);
-	sim_unlock(&d->peer->rq_lock);
+	sim_drop(&d->peer->rq_lock);
 	*goes_on = !sim_is_reliable(d->qp);
 	if (*goes_on) {
 		sim_end_head(d, IBV_WC_SUCCESS);

@@ -68,15 +68,37 @@ static enum sim_copy_result failed(int error, bool is_source)
 	return SIM_COPY_REFUSED;
 }
 
-/* One system call for up to VEC_MAX pieces; the far side is `pid`. */
-static enum sim_copy_result move_vec(pid_t pid, bool is_read,
-				     const struct piece *pieces, int count)
+/* The same through the segment, where the call is refused. */
+static enum sim_copy_result move_by_mover(struct sim_world *w, uint32_t proc,
+					  bool is_read,
+					  const struct piece *pieces, int count)
 {
+	enum sim_copy_result rc = SIM_COPY_OK;
+
+	for (int i = 0; i < count && rc == SIM_COPY_OK; i++) {
+		uint64_t near = is_read ? pieces[i].to : pieces[i].from;
+		uint64_t far = is_read ? pieces[i].from : pieces[i].to;
+
+		rc = sim_mover_move(w, proc, far, (char *)(uintptr_t)near,
+				    pieces[i].length, is_read);
+	}
+	return rc;
+}
+
+/* One system call for up to VEC_MAX pieces; the far side is process `proc`. */
+static enum sim_copy_result move_vec(struct sim_world *w, uint32_t proc,
+				     bool is_read, const struct piece *pieces,
+				     int count)
+{
+	pid_t pid = w->seg->proc[proc].pid;
 	struct iovec local[VEC_MAX], remote[VEC_MAX];
 	uint64_t total = 0;
+	enum sim_copy_result rc;
 	ssize_t got;
 	int error;
 
+	if (w->may_not_copy)
+		return move_by_mover(w, proc, is_read, pieces, count);
 	for (int i = 0; i < count; i++) {
 		uint64_t near = is_read ? pieces[i].to : pieces[i].from;
 		uint64_t far = is_read ? pieces[i].from : pieces[i].to;
@@ -99,6 +121,12 @@ static enum sim_copy_result move_vec(pid_t pid, bool is_read,
 		if (!sim_is_mapped((uintptr_t)local[i].iov_base,
 				   local[i].iov_len, is_read))
 			return failed(error, !is_read);
+	if (error == EPERM || error == ENOSYS) {
+		rc = move_by_mover(w, proc, is_read, pieces, count);
+		w->may_not_copy = rc == SIM_COPY_OK;
+		if (rc != SIM_COPY_REFUSED)
+			return rc;
+	}
 	return failed(error, is_read);
 }
 
@@ -115,10 +143,9 @@ static enum sim_copy_result move_bounced(struct sim_world *w,
 		struct piece in = {piece.from, (uintptr_t)buffer, n};
 		struct piece out = {(uintptr_t)buffer, piece.to, n};
 
-		rc = move_vec(w->seg->proc[copy->from_proc].pid, true, &in, 1);
+		rc = move_vec(w, copy->from_proc, true, &in, 1);
 		if (rc == SIM_COPY_OK)
-			rc = move_vec(w->seg->proc[copy->to_proc].pid, false,
-				      &out, 1);
+			rc = move_vec(w, copy->to_proc, false, &out, 1);
 		piece.from += n;
 		piece.to += n;
 		piece.length -= n;
@@ -132,7 +159,7 @@ enum sim_copy_result sim_copy(struct sim_world *w, const struct sim_copy *copy)
 	struct piece pieces[VEC_MAX];
 	bool from_me = copy->from_proc == w->proc;
 	bool to_me = copy->to_proc == w->proc;
-	pid_t far = w->seg->proc[from_me ? copy->to_proc : copy->from_proc].pid;
+	uint32_t far = from_me ? copy->to_proc : copy->from_proc;
 	enum sim_copy_result rc = SIM_COPY_OK;
 
 	for (int n = 0;; n = 0) {
@@ -148,7 +175,7 @@ enum sim_copy_result sim_copy(struct sim_world *w, const struct sim_copy *copy)
 			continue;
 		}
 		if (from_me || to_me)
-			rc = move_vec(far, to_me, pieces, n);
+			rc = move_vec(w, far, to_me, pieces, n);
 		for (int i = 0; !from_me && !to_me && i < n && !rc; i++)
 			rc = move_bounced(w, copy, pieces[i]);
 		if (rc != SIM_COPY_OK)

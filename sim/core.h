@@ -41,8 +41,8 @@ const struct sim_mr *sim_mr_check_remote(struct sim_world *w,
 					 const struct sim_qp *qp,
 					 const struct sim_sge *range,
 					 uint32_t access);
-/* Pass through every lock under which a key of this domain is in use. */
-void sim_mr_wait_unused(struct sim_world *w, uint32_t pd);
+/* Pass through every lock under which the key is in use. */
+void sim_mr_wait_unused(struct sim_world *w, const struct sim_mr *mr);
 
 /* Does a region of this process begin in this range? */
 bool sim_mr_is_on(struct sim_world *w, uint64_t addr, uint64_t length);
@@ -121,15 +121,50 @@ void sim_cq_free_ring(struct sim_world *w, struct sim_cq *cq);
 int sim_cq_poll(struct sim_ctx *ctx, struct sim_cq *cq, int count,
 		struct ibv_wc *wc);
 void sim_cq_arm(struct sim_ctx *ctx, struct sim_cq *cq, bool solicited_only);
-bool sim_cq_is_empty(const struct sim_cq *cq);
+bool sim_cq_is_empty(struct sim_world *w, const struct sim_cq *cq);
 /* -EINVAL when what is in it would not fit. */
 int sim_cq_resize(struct sim_ctx *ctx, struct sim_cq *cq, uint32_t depth,
 		  uint32_t *granted);
 /* Overrun: it takes no more, and what would complete there stalls (3.5). */
 bool sim_cq_is_dead(struct sim_world *w, uint32_t cq);
+/* Both locks: nobody completes or polls. */
+static inline void sim_cq_hold(struct sim_world *w, struct sim_cq *cq)
+{
+	sim_take(w, &cq->lock);
+	sim_take(w, &cq->poll_lock);
+}
+
+static inline void sim_cq_release(struct sim_cq *cq)
+{
+	sim_drop(&cq->poll_lock);
+	sim_drop(&cq->lock);
+}
+
 /* Append a completion; wakes a sleeper when the queue was armed. False: there
  * was no room. */
 bool sim_cq_push(struct sim_world *w, uint32_t cq, const struct sim_cqe *cqe);
+/* The same in steps, with the queue's lock held in between: is there room;
+ * append; and end. */
+struct sim_cq *sim_cq_open(struct sim_world *w, uint32_t cq);
+bool sim_cq_append(struct sim_world *w, struct sim_cq *cq,
+		   const struct sim_cqe *cqe);
+void sim_cq_close(struct sim_world *w, struct sim_cq *cq,
+		  const struct sim_cqe *cqe);
+static inline bool sim_cq_has_room(struct sim_cq *cq)
+{
+	if (cq->tail - cq->head_seen >= cq->depth)
+		cq->head_seen = atomic_load(&cq->head);
+	return !atomic_load(&cq->is_overrun) &&
+	       cq->tail - cq->head_seen < cq->depth;
+}
+
+static inline struct sim_cq_slot *
+sim_cq_slot(struct sim_world *w, const struct sim_cq *cq, uint32_t index)
+{
+	struct sim_cq_slot *ring = sim_at(w, cq->ring);
+
+	return &ring[index & (cq->size - 1)];
+}
 /* Forget the completions of a queue pair that is going away. */
 void sim_cq_purge(struct sim_world *w, uint32_t cq, uint32_t qp);
 
@@ -165,6 +200,8 @@ int sim_check_dgid(struct sim_ctx *ctx, const uint8_t dgid[16]);
 int sim_qp_destroy(struct sim_ctx *ctx, uint32_t qp);
 /* An asynchronous event of the queue pair, if its device has such. */
 void sim_qp_raise(struct sim_world *w, const struct sim_qp *qp, int event);
+/* To ERR, with everything flushed. No lock held. */
+void sim_qp_fail(struct sim_world *w, struct sim_qp *qp);
 /* For the reaper: the rings of one that died half made or half gone. */
 void sim_qp_free_rings(struct sim_world *w, struct sim_qp *qp);
 /* The queue pair with a 24-bit number, or NULL. */
@@ -185,6 +222,21 @@ void sim_ring_fini(struct sim_world *w, struct sim_ring *ring);
 void sim_sq_flush(struct sim_world *w, struct sim_qp *qp);
 void sim_rq_flush(struct sim_world *w, struct sim_qp *qp);
 
+/* All of a queue pair's locks. */
+static inline void sim_qp_hold(struct sim_world *w, struct sim_qp *qp)
+{
+	sim_take(w, &qp->sq_lock);
+	sim_take(w, &qp->rq_lock);
+	sim_take(w, &qp->post_lock);
+}
+
+static inline void sim_qp_release(struct sim_qp *qp)
+{
+	sim_drop(&qp->post_lock);
+	sim_drop(&qp->rq_lock);
+	sim_drop(&qp->sq_lock);
+}
+
 /* qp_table.c: -EINVAL for an illegal step or a wrong mask (3.2). */
 int sim_qp_check_transition(enum ibv_qp_type type, enum ibv_qp_state from,
 			    enum ibv_qp_state to, int mask);
@@ -202,6 +254,9 @@ int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 /* deliver.c: carry on with whatever this queue pair has to send. Takes the
  * send lock; the caller holds no lock. */
 void sim_send_progress(struct sim_world *w, struct sim_qp *qp);
+/* The same with the send lock held. A queue pair whose own sends have to be
+ * flushed afterwards, with no lock held, or NULL. */
+struct sim_qp *sim_send_run(struct sim_world *w, struct sim_qp *qp);
 /* Has the head of the send queue left once? Send lock held. */
 bool sim_is_started(struct sim_world *w, const struct sim_qp *qp);
 /* The same for the queue pair that sends to this one, if it waits. */
@@ -234,6 +289,45 @@ struct sim_copy {
 /* Move bytes from the spans of one process to those of another, in order,
  * until the sources are exhausted. The targets are at least as long. */
 enum sim_copy_result sim_copy(struct sim_world *w, const struct sim_copy *copy);
+
+#define SIM_SPAN_MAX 33 /* 32 sges, and the 40 bytes before a datagram */
+/* bytes.c: where a request's sges are, or -1: a key does not allow it. */
+int sim_spans_of(struct sim_world *w, uint32_t pd, struct sim_wqe *wqe,
+		 uint32_t access, struct sim_span *spans);
+
+/*
+ * parcel.c. A small message to another process goes through the segment, with
+ * no system call: its bytes wait in or beside its completion, and the owner
+ * copies them into its receive when it polls.
+ */
+#define SIM_PARCEL_MAX 8192 /* above, one copy by the kernel is quicker */
+/* With the queue's lock held: room for the bytes of the completion that is
+ * appended next, or NULL. */
+void *sim_parcel_put(struct sim_world *w, struct sim_cq *cq,
+		     struct sim_cqe *cqe);
+/* By who polls, in order: the receive of a late completion is found and
+ * filled, and the room is free. */
+void sim_parcel_take(struct sim_world *w, struct sim_cq *cq,
+		     struct sim_cq_slot *slot);
+/* With both locks held: the bytes arrive; once, whatever comes later. */
+void sim_parcel_land(struct sim_world *w, const struct sim_cq *cq,
+		     struct sim_cq_slot *slot);
+/* Copy now what waits, from any process: before its memory is looked at in
+ * another way, or goes. */
+void sim_parcels_land(struct sim_world *w, uint32_t cq);
+void sim_parcels_free(struct sim_world *w, struct sim_cq *cq);
+
+/* mover.c */
+/* May this process not copy itself? */
+bool sim_mover_is_needed(void);
+/* Have the thread that copies for others, if anybody wants one. */
+void sim_mover_start(struct sim_world *w);
+void sim_mover_stop(struct sim_world *w);
+void sim_mover_forget(void);
+/* Between `near`, of this process, and `far`, of another. */
+enum sim_copy_result sim_mover_move(struct sim_world *w, uint32_t proc,
+				    uint64_t far, char *near, uint64_t length,
+				    bool is_read);
 
 /* timer.c: a thread that runs this process's timers while it sleeps on a
  * descriptor; started on first need, only for queues with a channel. */

@@ -3,17 +3,23 @@
 #include "sim/core.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <valgrind/memcheck.h>
 
 #include "sim/diag.h"
 
-static struct sim_cqe *entry(struct sim_world *w, const struct sim_cq *cq,
-			     uint32_t index)
-{
-	struct sim_cqe *ring = sim_at(w, cq->ring);
+#define EMPTY_POLLS 512 /* before the processor is offered to others */
 
-	return &ring[index & (cq->size - 1)];
+/* A slot holds the completion whose turn it names; a fresh one, none. */
+static uint64_t alloc_ring(struct sim_world *w, uint32_t size)
+{
+	size_t bytes = size * sizeof(struct sim_cq_slot);
+	uint64_t ring = sim_arena_alloc(w, bytes);
+
+	if (ring)
+		memset(sim_at(w, ring), 0, bytes);
+	return ring;
 }
 
 int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
@@ -42,7 +48,7 @@ int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
 		return rc == -EUSERS ? -ENOMEM : rc;
 	cq->size = sim_round_up(model->cq_depth_rounds ? depth + 1 : depth);
 	cq->depth = model->cq_depth_rounds ? cq->size - 1 : depth;
-	cq->ring = sim_arena_alloc(w, cq->size * sizeof(struct sim_cqe));
+	cq->ring = alloc_ring(w, cq->size);
 	if (!cq->ring) {
 		sim_object_release(w, &cq->object, SIM_CQ);
 		return -ENOMEM;
@@ -54,6 +60,9 @@ int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
 	cq->is_event_pending = 0;
 	cq->head = cq->tail = cq->is_overrun = cq->users = 0;
 	cq->deadline_ns = SIM_NO_LIMIT;
+	cq->parcels = 0;
+	cq->parcel_head = cq->parcel_tail = 0;
+	cq->head_seen = cq->parcel_head_seen = 0;
 	if (ch)
 		atomic_fetch_add(&ch->users, 1);
 	*granted = cq->depth;
@@ -89,7 +98,8 @@ void sim_cq_free_ring(struct sim_world *w, struct sim_cq *cq)
 	/* Forgotten first: dying in between leaks it, and never frees it
 	 * twice. */
 	cq->ring = 0;
-	sim_arena_free(w, ring, cq->size * sizeof(struct sim_cqe));
+	sim_arena_free(w, ring, cq->size * sizeof(struct sim_cq_slot));
+	sim_parcels_free(w, cq);
 }
 
 int sim_cq_resize(struct sim_ctx *ctx, struct sim_cq *cq, uint32_t depth,
@@ -105,30 +115,33 @@ int sim_cq_resize(struct sim_ctx *ctx, struct sim_cq *cq, uint32_t depth,
 	if (depth < 1 || depth > (uint32_t)host->attr.max_cqe)
 		return -EINVAL;
 	size = sim_round_up(model->cq_depth_rounds ? depth + 1 : depth);
-	ring = sim_arena_alloc(w, size * sizeof(struct sim_cqe));
+	ring = alloc_ring(w, size);
 	if (!ring)
 		return -ENOMEM;
-	sim_lock(&cq->lock);
+	sim_cq_hold(w, cq);
 	old = *cq;
 	used = cq->tail - cq->head;
 	if (used <= depth) {
-		struct sim_cqe *to = sim_at(w, ring);
+		struct sim_cq_slot *to = sim_at(w, ring);
 
-		for (uint32_t i = 0; i < used; i++)
-			to[i] = *entry(w, cq, old.head + i);
+		for (uint32_t i = 0; i < used; i++) {
+			to[i] = *sim_cq_slot(w, cq, old.head + i);
+			atomic_store(&to[i].cqe.turn, i + 1);
+		}
 		cq->ring = ring;
 		cq->size = size;
 		cq->depth = model->cq_depth_rounds ? size - 1 : depth;
 		atomic_store(&cq->head, 0);
+		cq->head_seen = 0;
 		atomic_store(&cq->tail, used);
 	}
 	*granted = cq->depth;
-	sim_unlock(&cq->lock);
+	sim_cq_release(cq);
 	if (used > depth) {
-		sim_arena_free(w, ring, size * sizeof(struct sim_cqe));
+		sim_arena_free(w, ring, size * sizeof(struct sim_cq_slot));
 		return -EINVAL;
 	}
-	sim_arena_free(w, old.ring, old.size * sizeof(struct sim_cqe));
+	sim_arena_free(w, old.ring, old.size * sizeof(struct sim_cq_slot));
 	return 0;
 }
 
@@ -152,47 +165,78 @@ bool sim_cq_is_dead(struct sim_world *w, uint32_t handle)
 	return cq && atomic_load(&cq->is_overrun);
 }
 
+struct sim_cq *sim_cq_open(struct sim_world *w, uint32_t handle)
+{
+	struct sim_cq *cq = sim_cq_get(w, handle);
+
+	if (cq)
+		sim_take(w, &cq->lock);
+	return cq;
+}
+
+bool sim_cq_append(struct sim_world *w, struct sim_cq *cq,
+		   const struct sim_cqe *cqe)
+{
+	const struct sim_host *host = sim_host_of(w, cq->object.host);
+
+	if (sim_cq_has_room(cq)) {
+		struct sim_cqe *to = &sim_cq_slot(w, cq, cq->tail)->cqe;
+
+		memcpy(to, cqe, offsetof(struct sim_cqe, turn));
+		atomic_store_explicit(&to->turn, cq->tail + 1,
+				      memory_order_release);
+		atomic_store_explicit(&cq->tail, cq->tail + 1,
+				      memory_order_release);
+		/* The line of a later one, while there is time. */
+		__builtin_prefetch(sim_cq_slot(w, cq, cq->tail + 1), 1);
+		return true;
+	}
+	/* 3.6: Soft-RoCE's goes on, one completion the poorer. */
+	if ((sim_model_of(host)->overrun_fails_responder ||
+	     !atomic_exchange(&cq->is_overrun, 1)) &&
+	    sim_raises(host, IBV_EVENT_CQ_ERR))
+		sim_async(w, cq->async_channel, cq->cookie, IBV_EVENT_CQ_ERR);
+	sim_diag("cq",
+		 "5.7: a queue must hold all completions that "
+		 "can be outstanding",
+		 "overrun of a queue of %u: completion of wr_id 0x%llx "
+		 "is lost and the queue is dead",
+		 cq->depth, (unsigned long long)cqe->wr_id);
+	return false;
+}
+
+void sim_cq_close(struct sim_world *w, struct sim_cq *cq,
+		  const struct sim_cqe *cqe)
+{
+	bool wake = cq->channel && wakes(cq, cqe);
+
+	if (wake)
+		atomic_store(&cq->armed, SIM_ARM_NONE);
+	sim_drop(&cq->lock);
+	if (wake)
+		sim_cq_wake(w, cq);
+}
+
 bool sim_cq_push(struct sim_world *w, uint32_t handle,
 		 const struct sim_cqe *cqe)
 {
-	struct sim_cq *cq = sim_cq_get(w, handle);
-	const struct sim_host *host;
-	const struct sim_model *model;
-	bool is_full, wake = false;
+	struct sim_cq *cq = sim_cq_open(w, handle);
+	bool is_in;
 
 	if (!cq)
 		return true;
-	sim_lock(&cq->lock);
-	host = sim_host_of(w, cq->object.host);
-	model = sim_model_of(host);
-	is_full = atomic_load(&cq->is_overrun) ||
-		  cq->tail - cq->head >= cq->depth;
-	if (is_full) {
-		/* 3.6: Soft-RoCE's goes on, one completion the poorer. */
-		if ((model->overrun_fails_responder ||
-		     !atomic_exchange(&cq->is_overrun, 1)) &&
-		    sim_raises(host, IBV_EVENT_CQ_ERR))
-			sim_async(w, cq->async_channel, cq->cookie,
-				  IBV_EVENT_CQ_ERR);
-		sim_diag("cq",
-			 "5.7: a queue must hold all completions that "
-			 "can be outstanding",
-			 "overrun of a queue of %u: completion of wr_id 0x%llx "
-			 "is lost and the queue is dead",
-			 cq->depth, (unsigned long long)cqe->wr_id);
-	} else {
-		*entry(w, cq, cq->tail) = *cqe;
-		atomic_store_explicit(&cq->tail, cq->tail + 1,
-				      memory_order_release);
-	}
-	if (cq->channel && wakes(cq, cqe)) {
-		atomic_store(&cq->armed, SIM_ARM_NONE);
-		wake = true;
-	}
-	sim_unlock(&cq->lock);
-	if (wake)
-		sim_cq_wake(w, cq);
-	return !is_full;
+	is_in = sim_cq_append(w, cq, cqe);
+	sim_cq_close(w, cq, cqe);
+	return is_in;
+}
+
+static void move(struct sim_world *w, const struct sim_cq *cq, uint32_t from,
+		 uint32_t to)
+{
+	struct sim_cq_slot *slot = sim_cq_slot(w, cq, to);
+
+	*slot = *sim_cq_slot(w, cq, from);
+	atomic_store(&slot->cqe.turn, to + 1);
 }
 
 void sim_cq_purge(struct sim_world *w, uint32_t handle, uint32_t qp)
@@ -202,19 +246,32 @@ void sim_cq_purge(struct sim_world *w, uint32_t handle, uint32_t qp)
 
 	if (!cq)
 		return;
-	sim_lock(&cq->lock);
+	sim_cq_hold(w, cq);
 	to = cq->head;
-	for (uint32_t i = cq->head; i != cq->tail; i++)
-		if (entry(w, cq, i)->qp != qp)
-			*entry(w, cq, to++) = *entry(w, cq, i);
+	for (uint32_t i = cq->head; i != cq->tail; i++) {
+		struct sim_cq_slot *slot = sim_cq_slot(w, cq, i);
+
+		/* The bytes of a message that came arrive all the same. */
+		if (slot->cqe.qp == qp)
+			sim_parcel_land(w, cq, slot);
+		else if (to++ != i)
+			move(w, cq, i, to - 1);
+	}
+	for (uint32_t i = to; i != cq->tail; i++)
+		atomic_store(&sim_cq_slot(w, cq, i)->cqe.turn, 0);
 	atomic_store_explicit(&cq->tail, to, memory_order_release);
-	sim_unlock(&cq->lock);
+	/* Nothing is under way: all of the parcels' room is free. */
+	if (to == cq->head)
+		cq->parcel_tail = cq->parcel_head_seen = cq->parcel_head;
+	sim_cq_release(cq);
 }
 
-bool sim_cq_is_empty(const struct sim_cq *cq)
+bool sim_cq_is_empty(struct sim_world *w, const struct sim_cq *cq)
 {
-	return atomic_load_explicit(&cq->tail, memory_order_acquire) ==
-	       atomic_load_explicit(&cq->head, memory_order_relaxed);
+	uint32_t head = atomic_load_explicit(&cq->head, memory_order_relaxed);
+
+	return atomic_load_explicit(&sim_cq_slot(w, cq, head)->cqe.turn,
+				    memory_order_acquire) != head + 1;
 }
 
 /* R14: what the freed receive took of a budget that the port shares. */
@@ -256,7 +313,7 @@ static void free_slots(struct sim_world *w, const struct sim_cqe *cqe)
 	wqe = sim_wqe_at(w, ring, cqe->wqe_index);
 	if (cqe->is_recv && RUNNING_ON_VALGRIND)
 		mark_defined(wqe, cqe->byte_len);
-	if (cqe->is_recv)
+	if (cqe->is_recv && ring->frame_budget)
 		give_back_frames(w, qp, wqe);
 	/* It may have been freed when it was done: reclaims_when_done. */
 	if ((int32_t)(cqe->wqe_index + 1 - atomic_load(&ring->done)) <= 0)
@@ -284,36 +341,63 @@ static void to_wc(const struct sim_cqe *cqe, struct ibv_wc *wc)
 	wc->sl = cqe->sl;
 }
 
+/* Programs poll in a loop. Where the other end has no core of its own, it only
+ * gets on when we let it: now and then, which costs less than what was waited
+ * for. */
+static __thread uint32_t empty_polls;
+
+static int nothing(const struct sim_cq *cq)
+{
+	if (++empty_polls % EMPTY_POLLS == 0)
+		sched_yield();
+	return atomic_load_explicit(&cq->is_overrun, memory_order_relaxed)
+		       ? -EIO
+		       : 0;
+}
+
+static void run_due_timers(struct sim_world *w, struct sim_cq *cq, uint64_t due)
+{
+	uint64_t now = sim_now_ns();
+
+	if (now >= due)
+		sim_run_timers(w, cq, now);
+}
+
 int sim_cq_poll(struct sim_ctx *ctx, struct sim_cq *cq, int count,
 		struct ibv_wc *wc)
 {
 	struct sim_world *w = ctx->world;
+	struct sim_qp *failed = NULL;
 	int got = 0;
 
-	if (sim_cq_is_empty(cq)) {
+	if (sim_cq_is_empty(w, cq)) {
 		uint64_t due = atomic_load_explicit(&cq->deadline_ns,
 						    memory_order_relaxed);
-		if (due != SIM_NO_LIMIT) {
-			uint64_t now = sim_now_ns();
 
-			if (now >= due)
-				sim_run_timers(w, cq, now);
-		}
-		if (sim_cq_is_empty(cq))
-			return atomic_load(&cq->is_overrun) ? -EIO : 0;
+		if (due != SIM_NO_LIMIT)
+			run_due_timers(w, cq, due);
+		if (due == SIM_NO_LIMIT || sim_cq_is_empty(w, cq))
+			return nothing(cq);
 	}
-	sim_lock(&cq->lock);
-	while (got < count && cq->head != cq->tail) {
-		const struct sim_cqe *cqe = entry(w, cq, cq->head);
+	empty_polls = 0;
+	sim_take(w, &cq->poll_lock);
+	while (got < count && !sim_cq_is_empty(w, cq)) {
+		struct sim_cq_slot *slot = sim_cq_slot(w, cq, cq->head);
 
-		if (cqe->qp) {
-			to_wc(cqe, &wc[got++]);
-			free_slots(w, cqe);
-		}
+		if (slot->cqe.is_late || slot->cqe.parcel)
+			sim_parcel_take(w, cq, slot);
+		if (slot->cqe.status == IBV_WC_LOC_PROT_ERR &&
+		    slot->cqe.is_recv)
+			failed = sim_qp_get(w, slot->cqe.qp);
+		to_wc(&slot->cqe, &wc[got++]);
+		free_slots(w, &slot->cqe);
 		atomic_store_explicit(&cq->head, cq->head + 1,
 				      memory_order_release);
 	}
-	sim_unlock(&cq->lock);
+	sim_drop(&cq->poll_lock);
+	/* Its region went while the message was under way. */
+	if (failed && atomic_load(&failed->state) != IBV_QPS_ERR)
+		sim_qp_fail(w, failed);
 	return got;
 }
 
@@ -321,19 +405,19 @@ void sim_cq_arm(struct sim_ctx *ctx, struct sim_cq *cq, bool solicited_only)
 {
 	enum sim_arm want = solicited_only ? SIM_ARM_SOLICITED : SIM_ARM_NEXT;
 
-	sim_lock(&cq->lock);
+	sim_take(ctx->world, &cq->lock);
 	/* A stronger arm is not weakened by a later solicited-only one. */
 	if (atomic_load(&cq->armed) != SIM_ARM_NEXT)
 		atomic_store(&cq->armed, want);
 	/* mlx5's arm carries the consumer index, so that what is there but
 	 * unpolled raises the event (section 10, correction 6). */
-	if (cq->channel && !sim_cq_is_empty(cq) &&
+	if (cq->channel && !sim_cq_is_empty(ctx->world, cq) &&
 	    sim_model_of(sim_host_of(ctx->world, ctx->host))
 		    ->arm_sees_unpolled) {
 		atomic_store(&cq->armed, SIM_ARM_NONE);
 		sim_cq_wake(ctx->world, cq);
 	}
-	sim_unlock(&cq->lock);
+	sim_drop(&cq->lock);
 	if (cq->channel && atomic_load(&cq->deadline_ns) != SIM_NO_LIMIT)
 		sim_timer_start(ctx->world);
 }

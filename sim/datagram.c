@@ -128,9 +128,9 @@ static void deliver_to(struct delivery *d, struct sim_qp *peer)
 	uint32_t flags = d->wqe->op.ud.av.is_global ? IBV_WC_GRH : 0;
 
 	d->peer = peer;
-	sim_lock(&peer->rq_lock);
+	sim_take(d->w, &peer->rq_lock);
 	if (!is_for(d, peer) || !sim_open_recv(d)) {
-		sim_unlock(&peer->rq_lock);
+		sim_drop(&peer->rq_lock);
 		return;
 	}
 	recv = sim_recv_head(d);
@@ -147,7 +147,7 @@ static void deliver_to(struct delivery *d, struct sim_qp *peer)
 		d->len = len;
 	}
 	sim_close_recv(d);
-	sim_unlock(&peer->rq_lock);
+	sim_drop(&peer->rq_lock);
 }
 
 static void deliver_group(struct delivery *d)

@@ -96,8 +96,8 @@ void sim_end_head(struct delivery *d, enum ibv_wc_status status)
 
 	/* The head first: dying in between loses one completion, and never
 	 * reports a request twice. */
-	d->qp->wait_until_ns = 0;
-	atomic_store(&d->qp->sq.head, index + 1);
+	sim_wait_over(d->qp);
+	atomic_store_explicit(&d->qp->sq.head, index + 1, memory_order_release);
 	if (d->model->reclaims_when_done)
 		atomic_store(&d->qp->sq.done, index + 1);
 	if (is_due)
@@ -113,9 +113,9 @@ void sim_fail_sender(struct delivery *d, enum ibv_wc_status status)
 	atomic_store(&qp->state, IBV_QPS_ERR);
 	sim_end_head(d, status);
 	sim_sq_flush(d->w, qp);
-	sim_lock(&qp->rq_lock);
+	sim_take(d->w, &qp->rq_lock);
 	sim_rq_flush(d->w, qp);
-	sim_unlock(&qp->rq_lock);
+	sim_drop(&qp->rq_lock);
 	/* 5.2, rule 6: it holds no request of the shared queue. */
 	if (qp->srq)
 		sim_qp_raise(d->w, qp, IBV_EVENT_QP_LAST_WQE_REACHED);
@@ -250,11 +250,19 @@ bool sim_copy_failed(struct delivery *d, enum sim_copy_result why)
 bool sim_no_receive(struct delivery *d)
 {
 	enum sim_no_recv what = d->model->no_recv(d->qp);
+	bool is_there = false;
 
 	if (d->srq && what != SIM_NO_RECV_DROP)
 		atomic_store(&d->srq->has_waiters, 1);
+	/* Posting does not take our lock: look again when it is told. */
+	if (!d->srq && what != SIM_NO_RECV_DROP) {
+		atomic_store(&d->peer->has_waiter, 1);
+		is_there = sim_recv_head(d) != NULL;
+	}
 	sim_close_recv(d);
-	sim_unlock(&d->peer->rq_lock);
+	sim_drop(&d->peer->rq_lock);
+	if (is_there)
+		return true;
 	if (what != SIM_NO_RECV_RNR)
 		return sim_no_answer(d);
 	await_receiver(d);
@@ -298,12 +306,16 @@ static struct sim_qp *find_peer(struct delivery *d)
 
 	if (!peer || peer->type != peer_type(qp->type))
 		return NULL;
+	if (qp->path != SIM_PATH_UNKNOWN)
+		return qp->path == SIM_PATH_IS ? peer : NULL;
+	qp->path = SIM_PATH_IS_NOT;
 	if (d->model->is_point_to_point && peer->object.host == qp->object.host)
 		return NULL;
 	memcpy(av.dgid, ah->grh.dgid.raw, 16);
-	return sim_reaches(d->host, &av, sim_host_of(d->w, peer->object.host))
-		       ? peer
-		       : NULL;
+	if (!sim_reaches(d->host, &av, sim_host_of(d->w, peer->object.host)))
+		return NULL;
+	qp->path = SIM_PATH_IS;
+	return peer;
 }
 
 bool sim_takes_messages(struct delivery *d)
@@ -460,16 +472,18 @@ bool sim_is_started(struct sim_world *w, const struct sim_qp *qp)
 	       (sim_wqe_at(w, &qp->sq, qp->sq.head)->flags & SIM_WQE_TAPPED);
 }
 
-void sim_send_progress(struct sim_world *w, struct sim_qp *qp)
+struct sim_qp *sim_send_run(struct sim_world *w, struct sim_qp *qp)
 {
-	struct delivery d = {.w = w, .qp = qp};
+	struct delivery d; /* the spans are large, and filled when needed */
 	bool goes_on = true;
 
 	if (!has_work(qp))
-		return;
+		return NULL;
+	memset(&d, 0, offsetof(struct delivery, from));
+	d.w = w;
+	d.qp = qp;
 	d.host = sim_host_of(w, qp->object.host);
 	d.model = sim_model_of(d.host);
-	sim_lock(&qp->sq_lock);
 	while (goes_on && has_work(qp)) {
 		switch (atomic_load(&qp->state)) {
 		case IBV_QPS_RTS:
@@ -487,12 +501,24 @@ void sim_send_progress(struct sim_world *w, struct sim_qp *qp)
 			break;
 		}
 	}
-	if (atomic_load(&qp->state) == IBV_QPS_SQD && !sim_is_started(w, qp) &&
+	if (atomic_load(&qp->owes_drained) &&
+	    atomic_load(&qp->state) == IBV_QPS_SQD && !sim_is_started(w, qp) &&
 	    atomic_exchange(&qp->owes_drained, 0))
 		sim_qp_raise(w, qp, IBV_EVENT_SQ_DRAINED);
-	sim_unlock(&qp->sq_lock);
-	if (d.failed)
-		sim_send_progress(w, d.failed);
+	return d.failed;
+}
+
+void sim_send_progress(struct sim_world *w, struct sim_qp *qp)
+{
+	struct sim_qp *failed;
+
+	if (!has_work(qp))
+		return;
+	sim_take(w, &qp->sq_lock);
+	failed = sim_send_run(w, qp);
+	sim_drop(&qp->sq_lock);
+	if (failed)
+		sim_send_progress(w, failed);
 }
 
 void sim_kick_sender(struct sim_world *w, struct sim_qp *qp)

@@ -12,8 +12,6 @@
 
 #include "sim/core.h"
 
-#define SIM_SPAN_MAX 33 /* 32 sges, and the 40 bytes before a datagram */
-
 enum sim_op_class {
 	SIM_OP_SEND,
 	SIM_OP_WRITE,
@@ -48,8 +46,6 @@ struct delivery {
 	struct sim_qp *peer;
 	uint64_t now_ns; /* 0 until somebody needs the time */
 	uint64_t len;	 /* what goes over the wire; a fault may shorten it */
-	struct sim_span from[SIM_SPAN_MAX];
-	struct sim_span to[SIM_SPAN_MAX];
 	int from_count;
 	int to_count;
 	uint32_t from_proc;
@@ -63,7 +59,16 @@ struct delivery {
 	/* A responder that went to ERR: its send queue is flushed when we
 	 * hold no lock. */
 	struct sim_qp *failed;
+	struct sim_span from[SIM_SPAN_MAX]; /* last: not cleared */
+	struct sim_span to[SIM_SPAN_MAX];
 };
+
+/* The head waits no more. An atomic store is dear, and it seldom did. */
+static inline void sim_wait_over(struct sim_qp *qp)
+{
+	if (atomic_load_explicit(&qp->wait_until_ns, memory_order_relaxed))
+		atomic_store(&qp->wait_until_ns, 0);
+}
 
 static inline uint64_t sim_delivery_now(struct delivery *d)
 {
@@ -98,8 +103,6 @@ bool sim_reaches(const struct sim_host *from, const struct sim_av *av,
 		 const struct sim_host *to);
 
 /* deliver.c: bytes, and the lines of a plan that strike them. */
-int sim_spans_of(struct sim_world *w, uint32_t pd, struct sim_wqe *wqe,
-		 uint32_t access, struct sim_span *spans);
 void sim_cut_spans(struct sim_span *spans, int *count, uint64_t len);
 enum sim_copy_result sim_copy_data(struct delivery *d);
 uint64_t sim_bus_address(const struct sim_mr *mr, uint64_t addr);

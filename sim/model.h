@@ -94,6 +94,7 @@ struct sim_model {
 	const uint8_t *vendor_err; /* by wc status; NULL: always 0 */
 	/* On Ethernet a datagram's `sl` tells what packet it was (UCX). */
 	bool sl_is_packet_type;
+	bool fits_shorter;	 /* a message no longer than its receive fits */
 	bool fails_qp_on_misfit; /* else only that receive fails (R17) */
 	/* UC: a misfit is lost without a completion. NULL: it completes. */
 	bool (*drops_misfit)(const struct sim_host *host);

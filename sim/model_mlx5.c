@@ -267,6 +267,7 @@ static const struct sim_model mlx5 = {
 	.vendor_err = vendor_errs,
 	.local_inv_types =
 		1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_XRC_SEND,
+	.fits_shorter = true,
 	.fails_qp_on_misfit = true,
 	.init_host = init_host,
 };

@@ -179,6 +179,7 @@ static const struct sim_model rxe = {
 	.fit = fit,
 	.drops_misfit = drops_misfit,
 	.psn_ok = sim_model_psn_ok,
+	.fits_shorter = true,
 	.fails_qp_on_misfit = true,
 	.recv_prot_status = IBV_WC_LOC_QP_OP_ERR,
 	.recv_says_grh = true,

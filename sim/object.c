@@ -157,6 +157,7 @@ int sim_mr_reg(struct sim_ctx *ctx, const struct sim_mr_request *request,
 
 	if (!pd)
 		return -EINVAL;
+	sim_mover_start(w);
 	rc = model->check_mr(host, request->addr, request->length,
 			     request->access);
 	if (!rc && model->pins_memory && !is_zero_based &&
@@ -188,26 +189,46 @@ int sim_mr_reg(struct sim_ctx *ctx, const struct sim_mr_request *request,
 	return 0;
 }
 
-void sim_mr_wait_unused(struct sim_world *w, uint32_t pd)
+/* Receives that name the key are looked at when they are taken. */
+static void doubt_receives(struct sim_world *w, struct sim_qp *qp, uint32_t key)
+{
+	for (uint32_t i = qp->rq.head; i != qp->rq.tail; i++) {
+		struct sim_wqe *wqe = sim_wqe_at(w, &qp->rq, i);
+		const struct sim_sge *sge = sim_wqe_sge(wqe);
+
+		for (int n = 0; n < wqe->num_sge; n++)
+			if (sge[n].lkey == key)
+				qp->credit.slow_until = qp->rq.tail;
+	}
+}
+
+void sim_mr_wait_unused(struct sim_world *w, const struct sim_mr *mr)
 {
 	for (uint32_t i = 0; i < SIM_QP_MAX; i++) {
 		struct sim_qp *qp = &w->seg->qp[i];
 
-		if (qp->object.proc != w->proc || qp->pd != pd)
+		if (qp->object.proc != w->proc || qp->pd != mr->pd)
 			continue;
-		sim_lock(&qp->sq_lock);
-		sim_lock(&qp->rq_lock);
-		sim_unlock(&qp->rq_lock);
-		sim_unlock(&qp->sq_lock);
+		sim_qp_hold(w, qp);
+		doubt_receives(w, qp, mr->key);
+		sim_qp_release(qp);
 	}
 	for (uint32_t i = 0; i < SIM_SRQ_MAX; i++) {
 		struct sim_srq *srq = &w->seg->srq[i];
 
-		if (srq->object.proc != w->proc || srq->pd != pd)
+		if (srq->object.proc != w->proc || srq->pd != mr->pd)
 			continue;
 		sim_lock(&srq->lock);
 		sim_unlock(&srq->lock);
 	}
+}
+
+/* What has been sent to this process is there. */
+static void land_all(struct sim_world *w)
+{
+	for (uint32_t i = 0; i < SIM_CQ_MAX; i++)
+		if (w->seg->cq[i].object.proc == w->proc)
+			sim_parcels_land(w, w->seg->cq[i].object.handle);
 }
 
 int sim_mr_rereg(struct sim_ctx *ctx, uint32_t handle,
@@ -239,9 +260,10 @@ int sim_mr_rereg(struct sim_ctx *ctx, uint32_t handle,
 		rc = pin(w, host, &next);
 	if (rc)
 		return rc;
+	land_all(w);
 	/* Out of use while it changes; the key stays. */
 	atomic_store(&mr->object.handle, 0);
-	sim_mr_wait_unused(w, mr->pd);
+	sim_mr_wait_unused(w, mr);
 	from = sim_pd_get(w, mr->pd);
 	if (to) {
 		atomic_fetch_add(&to->users, 1);
@@ -271,9 +293,10 @@ int sim_mr_dereg(struct sim_ctx *ctx, uint32_t handle)
 		return -EINVAL;
 	if (atomic_load(&mr->windows))
 		return -sim_model_of(sim_host_of(w, ctx->host))->errno_mr_bound;
-	/* Invisible from here. */
+	/* Invisible from here; messages that came before are not lost. */
+	land_all(w);
 	atomic_store(&mr->object.handle, 0);
-	sim_mr_wait_unused(w, mr->pd);
+	sim_mr_wait_unused(w, mr);
 	count_pinned(w, mr, false);
 	pd = sim_pd_get(w, mr->pd);
 	if (pd)

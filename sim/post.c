@@ -207,9 +207,10 @@ int sim_post_send(struct sim_ctx *ctx, struct sim_qp *qp,
 	const struct sim_model *model =
 		sim_model_of(sim_host_of(w, qp->object.host));
 	uint32_t tail, frames;
+	struct sim_qp *failed;
 	int rc = 0;
 
-	sim_lock(&qp->sq_lock);
+	sim_take(w, &qp->sq_lock);
 	tail = qp->sq.tail;
 	frames = qp->sq.frames_posted;
 	for (; wr; wr = wr->next) {
@@ -224,7 +225,7 @@ int sim_post_send(struct sim_ctx *ctx, struct sim_qp *qp,
 			break;
 		put_send(w, qp, wr, len);
 	}
-	/* Nothing of it has been executed: that needs the lock. */
+	/* Nothing of it has been executed yet. */
 	if (rc && is_batch) {
 		atomic_store(&qp->sq.tail, tail);
 		qp->sq.frames_posted = frames;
@@ -232,10 +233,12 @@ int sim_post_send(struct sim_ctx *ctx, struct sim_qp *qp,
 	/* 3.3: Soft-RoCE's library queues them before its kernel refuses. */
 	if (!rc && is_early(qp))
 		rc = refuse_state(model, qp, false);
-	sim_unlock(&qp->sq_lock);
+	failed = sim_send_run(w, qp);
+	sim_drop(&qp->sq_lock);
 	if (rc)
 		*bad = wr;
-	sim_send_progress(w, qp);
+	if (failed)
+		sim_send_progress(w, failed);
 	return rc;
 }
 
@@ -278,6 +281,19 @@ void sim_put_recv(struct sim_world *w, struct sim_ring *ring,
 			      memory_order_release);
 }
 
+/* Keep what a sender may rely on: see struct sim_credit. */
+static void note_recv(struct sim_world *w, struct sim_qp *qp)
+{
+	struct sim_wqe *wqe = sim_wqe_at(w, &qp->rq, qp->rq.tail - 1);
+	struct sim_span to[SIM_SPAN_MAX];
+	uint32_t len = wqe->len;
+
+	if (sim_spans_of(w, qp->pd, wqe, IBV_ACCESS_LOCAL_WRITE, to) < 0)
+		len = 0;
+	if (len < qp->posted_min)
+		qp->posted_min = len;
+}
+
 int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 		  struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
@@ -285,7 +301,7 @@ int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 	const struct sim_model *model = sim_model_of(sim_host_of(w, ctx->host));
 	int rc = 0;
 
-	sim_lock(&qp->rq_lock);
+	sim_take(w, &qp->post_lock);
 	for (; wr; wr = wr->next) {
 		bool is_over = false;
 		uint32_t frames;
@@ -299,16 +315,21 @@ int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 		if (rc)
 			break;
 		sim_put_recv(w, &qp->rq, wr, frames, is_over);
+		note_recv(w, qp);
 		if (frames)
 			atomic_fetch_add(
 				&sim_host_of(w, ctx->host)->frames_posted,
 				frames);
 	}
-	if (atomic_load(&qp->state) == IBV_QPS_ERR)
-		sim_rq_flush(w, qp);
-	sim_unlock(&qp->rq_lock);
+	sim_drop(&qp->post_lock);
 	if (rc)
 		*bad = wr;
-	sim_kick_sender(w, qp);
+	if (atomic_load(&qp->state) == IBV_QPS_ERR) {
+		sim_take(w, &qp->rq_lock);
+		sim_rq_flush(w, qp);
+		sim_drop(&qp->rq_lock);
+	}
+	if (atomic_exchange(&qp->has_waiter, 0))
+		sim_kick_sender(w, qp);
 	return rc;
 }

@@ -169,6 +169,14 @@ static struct sim_qp *claim(struct sim_ctx *ctx, int *rc)
 	return qp;
 }
 
+/* Nothing is known of the receives that are posted. */
+static void forget_credit(struct sim_qp *qp)
+{
+	qp->credit = (struct sim_credit){.end = qp->rq.head,
+					 .slow_until = qp->rq.tail};
+	qp->posted_min = UINT32_MAX;
+}
+
 static void init_qp(struct sim_ctx *ctx, const struct sim_qp_config *config,
 		    struct sim_qp *qp)
 {
@@ -187,6 +195,9 @@ static void init_qp(struct sim_ctx *ctx, const struct sim_qp_config *config,
 		atomic_fetch_add(&sim_host_of(w, ctx->host)->qp_ordinal, 1);
 	qp->state = IBV_QPS_RESET;
 	qp->openers = 0;
+	qp->has_waiter = 0;
+	qp->path = SIM_PATH_UNKNOWN;
+	forget_credit(qp);
 	qp->dest = qp->mcast_count = qp->is_met = qp->owes_drained = 0;
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->tx_count = qp->rx_count = qp->wait_until_ns = 0;
@@ -263,6 +274,15 @@ void sim_rq_flush(struct sim_world *w, struct sim_qp *qp)
 	flush_ring(w, qp, true);
 }
 
+void sim_qp_fail(struct sim_world *w, struct sim_qp *qp)
+{
+	sim_qp_hold(w, qp);
+	atomic_store(&qp->state, IBV_QPS_ERR);
+	sim_sq_flush(w, qp);
+	sim_rq_flush(w, qp);
+	sim_qp_release(qp);
+}
+
 /* What the receive queue held of a budget that the port shares (R14). */
 static void give_back_frames(struct sim_world *w, struct sim_qp *qp)
 {
@@ -282,6 +302,7 @@ static void reset_rings(struct sim_world *w, struct sim_qp *qp)
 	give_back_frames(w, qp);
 	qp->sq.head = qp->sq.done = qp->sq.tail;
 	qp->rq.head = qp->rq.done = qp->rq.tail;
+	forget_credit(qp);
 	qp->sq.frames_done = qp->sq.frames_posted;
 	qp->rq.frames_done = qp->rq.frames_posted;
 	qp->wait_until_ns = 0;
@@ -327,6 +348,7 @@ static void store_attr(const struct sim_host *host, struct sim_qp *qp,
 		at->max_rd_atomic = round_depth(at->max_rd_atomic);
 		at->max_dest_rd_atomic = round_depth(at->max_dest_rd_atomic);
 	}
+	qp->path = SIM_PATH_UNKNOWN;
 	/* Numbers of 24 bits: upper bits are ignored (3.1). */
 	if (mask & IBV_QP_RQ_PSN)
 		at->rq_psn = in->rq_psn & 0xffffff;
@@ -452,13 +474,12 @@ int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 	uint32_t from;
 	int rc;
 
+	sim_mover_start(w);
 	mask = mask_for(qp, mask);
-	sim_lock(&qp->sq_lock);
-	sim_lock(&qp->rq_lock);
+	sim_qp_hold(w, qp);
 	rc = check_modify(ctx, qp, attr, mask);
 	if (rc) {
-		sim_unlock(&qp->rq_lock);
-		sim_unlock(&qp->sq_lock);
+		sim_qp_release(qp);
 		return rc;
 	}
 	store_attr(sim_host_of(w, ctx->host), qp, attr, mask);
@@ -473,8 +494,7 @@ int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 	}
 	if (mask & IBV_QP_STATE)
 		tell_state(w, qp, attr, mask, from);
-	sim_unlock(&qp->rq_lock);
-	sim_unlock(&qp->sq_lock);
+	sim_qp_release(qp);
 	/* SQD -> RTS: what was held may go. RTR: a held sender may go. */
 	sim_send_progress(w, qp);
 	sim_kick_sender(w, qp);
@@ -491,8 +511,9 @@ int sim_qp_destroy(struct sim_ctx *ctx, uint32_t handle)
 		return -EINVAL;
 	if (atomic_load(&qp->mcast_count))
 		return -EBUSY;
-	sim_lock(&qp->sq_lock);
-	sim_lock(&qp->rq_lock);
+	/* Completions that stay need their receives no more. */
+	sim_parcels_land(w, qp->recv_cq);
+	sim_qp_hold(w, qp);
 	atomic_store(&qp->object.handle, 0);
 	atomic_store(&qp->state, IBV_QPS_RESET);
 	if (!sim_model_of(sim_host_of(w, ctx->host))->keeps_dead_completions) {
@@ -502,8 +523,7 @@ int sim_qp_destroy(struct sim_ctx *ctx, uint32_t handle)
 	give_back_frames(w, qp);
 	sim_qp_free_rings(w, qp);
 	qp->sq.head = qp->sq.tail = qp->rq.head = qp->rq.tail = 0;
-	sim_unlock(&qp->rq_lock);
-	sim_unlock(&qp->sq_lock);
+	sim_qp_release(qp);
 	parts = (struct parts){
 		sim_pd_get(w, qp->pd),	    sim_cq_get(w, qp->send_cq),
 		sim_cq_get(w, qp->recv_cq), sim_srq_get(w, qp->srq),

@@ -56,7 +56,7 @@ static bool refuse(struct delivery *d, enum ibv_wc_status status)
 {
 	if (!sim_is_reliable(d->qp)) {
 		sim_close_recv(d);
-		sim_unlock(&d->peer->rq_lock);
+		sim_drop(&d->peer->rq_lock);
 		sim_end_head(d, IBV_WC_SUCCESS);
 		return true;
 	}
@@ -68,7 +68,7 @@ static bool refuse(struct delivery *d, enum ibv_wc_status status)
 	sim_fail_responder(d, status == IBV_WC_REM_ACCESS_ERR
 				      ? IBV_EVENT_QP_ACCESS_ERR
 				      : IBV_EVENT_QP_REQ_ERR);
-	sim_unlock(&d->peer->rq_lock);
+	sim_drop(&d->peer->rq_lock);
 	sim_fail_sender(d, status);
 	return false;
 }
@@ -79,13 +79,13 @@ static bool copy_failed(struct delivery *d, enum sim_copy_result why,
 	if (!is_local && why != SIM_COPY_GONE && why != SIM_COPY_REFUSED)
 		return refuse(d, IBV_WC_REM_ACCESS_ERR);
 	sim_close_recv(d);
-	sim_unlock(&d->peer->rq_lock);
+	sim_drop(&d->peer->rq_lock);
 	return sim_copy_failed(d, why);
 }
 
 static bool local_failed(struct delivery *d, enum ibv_wc_status status)
 {
-	sim_unlock(&d->peer->rq_lock);
+	sim_drop(&d->peer->rq_lock);
 	sim_fail_sender(d, status);
 	return false;
 }
@@ -115,7 +115,7 @@ static bool do_write(struct delivery *d, const struct sim_span *remote)
 	tell_receiver(d);
 	if (sim_lost_in_overrun(d))
 		return sim_no_answer(d);
-	sim_unlock(&d->peer->rq_lock);
+	sim_drop(&d->peer->rq_lock);
 	sim_end_head(d, IBV_WC_SUCCESS);
 	return true;
 }
@@ -133,7 +133,7 @@ static bool do_read(struct delivery *d, const struct sim_span *remote)
 	if (copied != SIM_COPY_OK)
 		return copy_failed(d, copied, copied == SIM_COPY_BAD_TARGET);
 	sim_strike_bytes(d);
-	sim_unlock(&d->peer->rq_lock);
+	sim_drop(&d->peer->rq_lock);
 	sim_end_head(d, IBV_WC_SUCCESS);
 	return true;
 }
@@ -185,7 +185,7 @@ static bool do_atomic(struct delivery *d, const struct sim_span *remote)
 		return copy_failed(d, copied, true);
 	d->len = 8;
 	sim_strike_bytes(d);
-	sim_unlock(&d->peer->rq_lock);
+	sim_drop(&d->peer->rq_lock);
 	sim_end_head(d, IBV_WC_SUCCESS);
 	return true;
 }
@@ -207,11 +207,14 @@ bool sim_meet_remote(struct delivery *d)
 	enum ibv_wc_status status;
 	bool goes_on;
 
-	sim_lock(&d->peer->rq_lock);
+	sim_take(d->w, &d->peer->rq_lock);
 	if (!sim_takes_messages(d)) {
-		sim_unlock(&d->peer->rq_lock);
+		sim_drop(&d->peer->rq_lock);
 		return sim_no_answer(d);
 	}
+	/* What was sent before is there before this is. */
+	if (d->peer->object.proc != d->w->proc)
+		sim_parcels_land(d->w, d->peer->recv_cq);
 	sim_tap_arrival(d);
 	if (sim_is_struck(d)) {
 		if (sim_strike_drop(d, &goes_on))

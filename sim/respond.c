@@ -107,12 +107,13 @@ static uint32_t imm_of(const struct delivery *d)
 	return d->op->has_imm || d->op->has_inv ? d->wqe->imm : 0;
 }
 
-void sim_push_recv_cqe(struct delivery *d, struct sim_wqe *recv,
-		       enum ibv_wc_status status, uint32_t wc_flags)
+static struct sim_cqe recv_cqe(const struct delivery *d,
+			       const struct sim_wqe *recv,
+			       enum ibv_wc_status status, uint32_t wc_flags)
 {
 	struct sim_qp *peer = d->peer;
 	struct sim_host *from = d->host;
-	struct sim_cqe cqe = {
+	return (struct sim_cqe){
 		.wr_id = recv->wr_id,
 		.qp = peer->object.handle,
 		.wqe_index = d->ring->head,
@@ -136,9 +137,99 @@ void sim_push_recv_cqe(struct delivery *d, struct sim_wqe *recv,
 				: 0,
 		.sl = sl_of(d),
 	};
+}
+
+void sim_push_recv_cqe(struct delivery *d, struct sim_wqe *recv,
+		       enum ibv_wc_status status, uint32_t wc_flags)
+{
+	struct sim_cqe cqe = recv_cqe(d, recv, status, wc_flags);
 
 	consume(d);
 	d->is_overrun = !sim_cq_push(d->w, d->recv_cq, &cqe);
+}
+
+/* The sender's bytes, which are this process's. */
+static void gather(const struct delivery *d, char *to)
+{
+	uint64_t left = d->len;
+
+	if (d->wqe->flags & SIM_WQE_INLINE) {
+		memcpy(to, d->wqe + 1, d->len);
+		return;
+	}
+	for (int i = 0; i < d->from_count && left; i++) {
+		uint64_t n =
+			d->from[i].length < left ? d->from[i].length : left;
+
+		memcpy(to, (void *)(uintptr_t)d->from[i].addr, n);
+		to += n;
+		left -= n;
+	}
+}
+
+/* Is a receive ahead that is known to take this message? Take lock held. */
+static bool has_credit(struct delivery *d)
+{
+	struct sim_qp *peer = d->peer;
+	struct sim_credit *credit = &peer->credit;
+	uint32_t head = peer->rq.head;
+
+	if ((int32_t)(credit->end - head) <= 0) {
+		credit->min_len = UINT32_MAX;
+		sim_take(d->w, &peer->post_lock);
+		credit->end = peer->rq.tail;
+		if (peer->posted_min < credit->min_len)
+			credit->min_len = peer->posted_min;
+		peer->posted_min = UINT32_MAX;
+		sim_drop(&peer->post_lock);
+	}
+	return credit->end != head && d->len <= credit->min_len &&
+	       (int32_t)(head - credit->slow_until) >= 0;
+}
+
+/* May this message be left for the receiver to put where it belongs? */
+static bool may_be_late(const struct delivery *d)
+{
+	return d->len <= SIM_PARCEL_MAX && d->peer->object.proc != d->w->proc &&
+	       !d->peer->srq && d->peer->type != IBV_QPT_XRC_RECV &&
+	       !d->op->has_inv && d->model->fits_shorter &&
+	       !atomic_load_explicit(&d->w->seg->is_armed,
+				     memory_order_relaxed) &&
+	       (d->from_proc == d->w->proc ||
+		(d->wqe->flags & SIM_WQE_INLINE) || !d->len);
+}
+
+/* Leave the bytes with the completion. False: this message goes another way,
+ * and nothing was done. The take lock is held. */
+static bool send_late(struct delivery *d)
+{
+	static const struct sim_wqe unknown; /* the receiver's to look at */
+	struct sim_cqe cqe;
+	struct sim_cq *cq;
+	char *data = NULL;
+
+	if (!may_be_late(d) || !has_credit(d))
+		return false;
+	d->srq = NULL;
+	d->ring = &d->peer->rq;
+	d->recv_cq = d->peer->recv_cq;
+	cqe = recv_cqe(d, &unknown, IBV_WC_SUCCESS, 0);
+	cqe.is_late = 1;
+	cq = sim_cq_open(d->w, d->recv_cq);
+	if (cq && sim_cq_has_room(cq))
+		data = sim_parcel_put(d->w, cq, &cqe);
+	if (!data) {
+		if (cq)
+			sim_drop(&cq->lock);
+		return false;
+	}
+	gather(d, data);
+	d->peer->rx_count++;
+	atomic_store_explicit(&d->ring->head, d->ring->head + 1,
+			      memory_order_release);
+	sim_cq_append(d->w, cq, &cqe);
+	sim_cq_close(d->w, cq, &cqe);
+	return true;
 }
 
 void sim_fail_responder(struct delivery *d, int event)
@@ -174,7 +265,7 @@ static void misfit(struct delivery *d, struct sim_wqe *recv,
 	sim_close_recv(d);
 	if (!is_lost && !only_tells && d->model->fails_qp_on_misfit)
 		sim_fail_responder(d, 0);
-	sim_unlock(&d->peer->rq_lock);
+	sim_drop(&d->peer->rq_lock);
 	if (sim_is_reliable(d->qp))
 		sim_fail_sender(d, answer);
 	else
@@ -197,7 +288,7 @@ static bool copy_failed(struct delivery *d, struct sim_wqe *recv,
 		return true;
 	}
 	sim_close_recv(d);
-	sim_unlock(&d->peer->rq_lock);
+	sim_drop(&d->peer->rq_lock);
 	return sim_copy_failed(d, why);
 }
 
@@ -207,7 +298,7 @@ bool sim_lost_in_overrun(struct delivery *d)
 		return false;
 	if (d->model->overrun_fails_responder)
 		sim_fail_responder(d, 0);
-	sim_unlock(&d->peer->rq_lock);
+	sim_drop(&d->peer->rq_lock);
 	return true;
 }
 
@@ -245,7 +336,7 @@ static bool fill_receive(struct delivery *d, struct sim_wqe *recv)
 	sim_close_recv(d);
 	if (sim_lost_in_overrun(d))
 		return sim_no_answer(d);
-	sim_unlock(&peer->rq_lock);
+	sim_drop(&peer->rq_lock);
 	if (sim_is_struck(d) && sim_wants_duplicate(d))
 		return true;
 	sim_end_head(d, IBV_WC_SUCCESS);
@@ -256,7 +347,7 @@ static bool fill_receive(struct delivery *d, struct sim_wqe *recv)
 static bool no_queue(struct delivery *d)
 {
 	sim_fail_responder(d, IBV_EVENT_QP_REQ_ERR);
-	sim_unlock(&d->peer->rq_lock);
+	sim_drop(&d->peer->rq_lock);
 	sim_fail_sender(d, IBV_WC_REM_INV_REQ_ERR);
 	return false;
 }
@@ -267,10 +358,15 @@ bool sim_meet_receive(struct delivery *d)
 	struct sim_wqe *recv;
 	bool goes_on;
 
-	sim_lock(&peer->rq_lock);
+	sim_take(d->w, &peer->rq_lock);
 	if (!sim_takes_messages(d)) {
-		sim_unlock(&peer->rq_lock);
+		sim_drop(&peer->rq_lock);
 		return sim_no_answer(d);
+	}
+	if (send_late(d)) {
+		sim_drop(&peer->rq_lock);
+		sim_end_head(d, IBV_WC_SUCCESS);
+		return true;
 	}
 	if (!sim_open_recv(d))
 		return no_queue(d);

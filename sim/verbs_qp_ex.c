@@ -19,6 +19,7 @@ struct built {
 	size_t inline_at;
 	size_t inline_len;
 	bool is_inline;
+	struct ibv_sge inline_sge;
 };
 
 struct front_batch {
@@ -263,18 +264,17 @@ static void wr_abort(struct ibv_qp_ex *qp)
 }
 
 /* Pointers into the arrays, now that these stay where they are. */
-static struct ibv_send_wr *link_up(struct front_batch *batch,
-				   struct ibv_sge *inline_sges)
+static struct ibv_send_wr *link_up(struct front_batch *batch)
 {
 	for (size_t i = 0; i < batch->built_count; i++) {
 		struct built *it = &batch->built[i];
 
 		it->wr.sg_list = batch->sge + it->sge_at;
 		if (it->is_inline) {
-			inline_sges[i].addr =
+			it->inline_sge.addr =
 				(uintptr_t)(batch->bytes + it->inline_at);
-			inline_sges[i].length = (uint32_t)it->inline_len;
-			it->wr.sg_list = &inline_sges[i];
+			it->inline_sge.length = (uint32_t)it->inline_len;
+			it->wr.sg_list = &it->inline_sge;
 			it->wr.num_sge = 1;
 			it->wr.send_flags |= IBV_SEND_INLINE;
 		}
@@ -293,7 +293,6 @@ static int wr_complete(struct ibv_qp_ex *qp)
 	struct front_batch *batch = batch_of(qp);
 	int rc = batch->error ? batch->error
 			      : front_tap(context, SIM_CALL_POST_SEND);
-	struct ibv_sge *inline_sges;
 	struct ibv_send_wr *bad;
 
 	if (!rc && !inner)
@@ -301,14 +300,8 @@ static int wr_complete(struct ibv_qp_ex *qp)
 	/* 3.5: here the state is EINVAL, with rollback. */
 	if (!rc && atomic_load(&inner->state) < IBV_QPS_RTS)
 		rc = EINVAL;
-	if (!rc && batch->built_count) {
-		inline_sges = calloc(batch->built_count, sizeof(*inline_sges));
-		rc = inline_sges ? sim_post_send(ctx, inner,
-						 link_up(batch, inline_sges),
-						 &bad, true)
-				 : ENOMEM;
-		free(inline_sges);
-	}
+	if (!rc && batch->built_count)
+		rc = sim_post_send(ctx, inner, link_up(batch), &bad, true);
 	clear(batch);
 	pthread_mutex_unlock(&qp->qp_base.mutex);
 	return rc;

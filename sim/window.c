@@ -54,7 +54,7 @@ int sim_mw_dealloc(struct sim_ctx *ctx, uint32_t handle)
 	if (!mw || mw->kind == SIM_MR_REGION)
 		return -EINVAL;
 	atomic_store(&mw->object.handle, 0);
-	sim_mr_wait_unused(w, mw->pd);
+	sim_mr_wait_unused(w, mw);
 	unbind(w, mw);
 	pd = sim_pd_get(w, mw->pd);
 	if (pd)

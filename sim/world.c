@@ -84,7 +84,7 @@ bool sim_proc_is_alive(struct sim_world *w, uint32_t slot)
 
 	/* Our own lock does not show; a private world has nobody else. What
 	 * cannot be told is alive: the living must not be reaped. */
-	if (slot == w->proc || w->fd < 0)
+	if (slot == w->locker || w->fd < 0)
 		return true;
 	return slot_lock(w, slot, F_OFD_GETLK, &lock) != 0 ||
 	       lock.l_type != F_UNLCK;
@@ -132,16 +132,10 @@ static bool is_name_ok(const char *name)
 
 static void init_tables(struct sim_segment *seg)
 {
-	for (int i = 0; i < SIM_CQ_MAX; i++)
-		sim_mutex_init(&seg->cq[i].lock);
 	for (int i = 0; i < SIM_SRQ_MAX; i++)
 		sim_mutex_init(&seg->srq[i].lock);
 	for (int i = 0; i < SIM_ATOMIC_LOCKS; i++)
 		sim_mutex_init(&seg->atomic_lock[i]);
-	for (int i = 0; i < SIM_QP_MAX; i++) {
-		sim_mutex_init(&seg->qp[i].sq_lock);
-		sim_mutex_init(&seg->qp[i].rq_lock);
-	}
 }
 
 static int init_segment(struct sim_world *w,
@@ -253,10 +247,11 @@ static int claim_proc(struct sim_world *w,
 		proc->is_observer = is_observer;
 		proc->is_retired = 0;
 		atomic_store(&proc->pinned_bytes, 0);
+		memset(&proc->mover, 0, sizeof(proc->mover));
 		proc->host = config->host ? (uint32_t)config->host - 1
 					  : next_host(w->seg, is_observer);
 		atomic_store(&proc->life, SIM_LIVE);
-		w->proc = i;
+		w->proc = w->locker = i;
 		w->pid = getpid();
 		return 0;
 	}
@@ -460,6 +455,7 @@ int sim_world_open(const struct sim_world_config *config,
 		return -ENOMEM;
 	w->fd = -1;
 	w->notify_fd = -1;
+	w->locker = sim_no_place();
 	if (config->name) {
 		rc = open_shared(w, config, error);
 	} else {
@@ -475,6 +471,11 @@ int sim_world_open(const struct sim_world_config *config,
 		free(w);
 		return rc;
 	}
+	if (w->fd >= 0 && w->proc && !config->is_observer &&
+	    sim_mover_is_needed()) {
+		w->may_not_copy = true;
+		atomic_store(&w->seg->movers_wanted, 1);
+	}
 	/* Peers copy to and from our memory; Yama asks us to allow it. */
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 	*world = w;
@@ -483,6 +484,7 @@ int sim_world_open(const struct sim_world_config *config,
 
 void sim_world_leave(struct sim_world *w)
 {
+	sim_mover_stop(w);
 	if (w->fd >= 0)
 		while (flock(w->fd, LOCK_EX) != 0 && errno == EINTR)
 			;
@@ -519,7 +521,7 @@ void sim_world_close(struct sim_world *w)
 /* Anybody left in the file that this descriptor is of? */
 static void sweep_one(const char *name)
 {
-	struct sim_world w = {.fd = -1};
+	struct sim_world w = {.fd = -1, .locker = sim_no_place()};
 	char error[SIM_ERROR_MAX];
 	struct stat st;
 

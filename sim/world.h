@@ -34,10 +34,19 @@
 #define SIM_ARENA_BYTES	 (512ull << 20)
 #define SIM_PLAN_MAX	 8192
 #define SIM_NONE	 UINT32_MAX
+#define SIM_LINE	 64  /* bytes of a cache line */
+#define SIM_APART	 128 /* lines are fetched in pairs */
 
 /* Handles: 20 bits of slot, 12 bits of generation, never 0. */
 #define SIM_SLOT_BITS	 20
 #define SIM_SLOT(handle) ((handle) & ((1u << SIM_SLOT_BITS) - 1))
+
+/* A lock that one instruction takes and a store drops; a dead owner's goes to
+ * the next taker. All zero is free. */
+struct sim_latch {
+	_Atomic uint32_t owner; /* `locker` of a world's view */
+	_Atomic uint32_t waiters;
+};
 
 enum sim_life {
 	SIM_FREE = 0,
@@ -67,6 +76,16 @@ struct sim_object {
 	uint32_t context; /* of its owner, that it was made on */
 };
 
+/* Who asks holds the lock; see mover.c. */
+struct sim_mover {
+	struct sim_latch lock;
+	_Atomic uint32_t turn;
+	_Atomic uint32_t is_there;
+	uint32_t is_read, is_bad;
+	uint64_t addr, length;
+	uint64_t block; /* arena offset */
+};
+
 struct sim_proc {
 	_Atomic uint32_t life; /* enum sim_life */
 	int32_t pid;
@@ -74,6 +93,7 @@ struct sim_proc {
 	uint32_t is_observer;
 	uint32_t is_retired; /* an observer that has seen its program end */
 	_Atomic uint64_t pinned_bytes; /* of its regions, whole pages */
+	struct sim_mover mover;
 };
 
 struct sim_pd {
@@ -109,8 +129,11 @@ struct sim_channel {
 enum sim_arm { SIM_ARM_NONE, SIM_ARM_NEXT, SIM_ARM_SOLICITED };
 
 struct sim_cqe {
-	uint64_t wr_id;
-	uint32_t qp;	    /* handle; 0 = purged with its queue pair */
+	union {
+		uint64_t wr_id;
+		uint8_t tiny[8]; /* of a late one: all its bytes, if few */
+	};
+	uint32_t qp;	    /* handle */
 	uint32_t wqe_index; /* frees the slots up to this one when polled */
 	uint32_t byte_len;
 	uint32_t imm;
@@ -126,28 +149,51 @@ struct sim_cqe {
 	uint16_t slid;
 	uint16_t pkey_index;
 	uint8_t is_srq; /* its slot was free when it was taken */
-	uint8_t reserved[11];
+	/* The owner, when it polls, finds its receive and fills it: from the
+	 * slot's own bytes, or from a parcel (parcel.c). */
+	uint8_t is_late;
+	uint32_t parcel; /* 1 + where in the queue's parcels; 0 = none */
+	uint32_t reserved;
+	_Atomic uint32_t turn; /* 1 + index of the completion in this slot */
 };
 _Static_assert(sizeof(struct sim_cqe) == 64, "one cache line a completion");
 
+/* Small messages travel with their completion. */
+struct sim_cq_slot {
+	struct sim_cqe cqe;
+	uint8_t bytes[SIM_LINE];
+};
+
+/*
+ * Those who complete hold `lock`, who polls holds `poll_lock`; neither waits
+ * for the other. Who changes what is in between holds both, in that order. They
+ * are on lines apart, as they are on different cores.
+ */
 struct sim_cq {
 	struct sim_object object;
-	pthread_mutex_t lock;
-	uint64_t ring; /* arena offset of struct sim_cqe[size] */
+	uint64_t ring; /* arena offset of struct sim_cq_slot[size] */
 	uint32_t size; /* power of two */
 	uint32_t depth;
 	uint32_t channel; /* handle, or 0 */
-	_Atomic uint32_t armed;
-	_Atomic uint32_t is_event_pending; /* woken, and not yet told */
-	_Atomic uint32_t head;
-	_Atomic uint32_t tail;
-	_Atomic uint32_t is_overrun;
 	_Atomic uint32_t users;
 	uint64_t cookie; /* the program's ibv_cq, for its event */
 	uint32_t async_channel;
+	_Atomic uint32_t is_overrun;
 	/* Earliest moment at which a waiting send of a queue pair that
 	 * completes here has to be looked at again; SIM_NO_LIMIT = none. */
 	_Atomic uint64_t deadline_ns;
+	uint64_t parcels; /* see parcel.c; arena offset, 0 = none needed yet */
+
+	_Alignas(SIM_APART) struct sim_latch lock;
+	_Atomic uint32_t armed;
+	_Atomic uint32_t is_event_pending; /* woken, and not yet told */
+	_Atomic uint32_t tail;
+	uint32_t head_seen; /* room is there up to it at least */
+	uint32_t parcel_tail, parcel_head_seen;
+
+	_Alignas(SIM_APART) struct sim_latch poll_lock;
+	_Atomic uint32_t head;
+	_Atomic uint32_t parcel_head;
 };
 
 /* Where a datagram goes. */
@@ -236,12 +282,13 @@ struct sim_ring {
 	uint32_t size;	/* slots, power of two */
 	uint32_t depth; /* work requests the model granted */
 	uint32_t max_sge;
-	_Atomic uint32_t tail;
-	_Atomic uint32_t head;
-	_Atomic uint32_t done;
 	uint32_t frame_budget;
+	/* Who posts and polls is on another core than who takes. */
+	_Alignas(SIM_APART) _Atomic uint32_t tail;
+	_Atomic uint32_t done;
 	uint32_t frames_posted;	      /* running total at tail */
 	_Atomic uint32_t frames_done; /* running total at done */
+	_Alignas(SIM_APART) _Atomic uint32_t head;
 };
 
 /* A receive queue that many queue pairs draw from. */
@@ -274,10 +321,26 @@ struct sim_mcast {
 	uint16_t lid;
 };
 
+/* Does a path lead to the peer? Found out once: nothing moves. */
+enum sim_path { SIM_PATH_UNKNOWN, SIM_PATH_IS, SIM_PATH_IS_NOT };
+
+/*
+ * What a sender of a small message knows of the receives ahead without a look
+ * at each: up to `end`, all are of regions that may be filled and of at least
+ * `min_len` bytes. Under the take lock.
+ */
+struct sim_credit {
+	uint32_t end;
+	uint32_t min_len;
+	uint32_t slow_until; /* receives before this one are looked at */
+};
+
+/*
+ * Receives are posted under `post_lock` and taken under `rq_lock`; who changes
+ * both sides holds both, `rq_lock` first.
+ */
 struct sim_qp {
 	struct sim_object object;
-	pthread_mutex_t sq_lock;
-	pthread_mutex_t rq_lock;
 	uint32_t qp_num;
 	uint32_t ordinal; /* creation order on its host: qpN of a plan */
 	uint32_t pd;
@@ -297,11 +360,19 @@ struct sim_qp {
 	_Atomic uint32_t dest; /* number of the peer, for who may not lock */
 	struct ibv_qp_cap cap;
 	struct ibv_qp_attr attr;
+
+	_Alignas(SIM_APART) struct sim_latch sq_lock;
+	uint64_t tx_count;
+	_Atomic uint64_t wait_until_ns; /* the send head; 0 = does not wait */
+	uint32_t path;			/* enum sim_path, to the peer */
 	struct sim_ring sq;
 	struct sim_ring rq;
-	uint64_t tx_count;
+	_Alignas(SIM_APART) struct sim_latch post_lock;
+	_Atomic uint32_t has_waiter; /* the peer found no receive */
+	uint32_t posted_min;	     /* shortest since the credit was taken */
+	_Alignas(SIM_APART) struct sim_latch rq_lock;
+	struct sim_credit credit;
 	uint64_t rx_count;
-	_Atomic uint64_t wait_until_ns; /* the send head; 0 = does not wait */
 };
 
 struct sim_port {
@@ -345,7 +416,8 @@ struct sim_segment {
 	struct sim_host host[SIM_HOST_COUNT];
 	struct sim_proc proc[SIM_PROC_MAX];
 
-	_Atomic uint32_t is_armed; /* the one branch of the taps */
+	_Atomic uint32_t is_armed;	/* the one branch of the taps */
+	_Atomic uint32_t movers_wanted; /* somebody may not copy himself */
 	int32_t fault_count;
 	struct sim_fault fault[SIM_FAULT_MAX];
 	char plan[SIM_PLAN_MAX];
@@ -374,9 +446,11 @@ struct sim_world {
 	char *arena;
 	char name[SIM_NAME_MAX]; /* "" = private */
 	int fd;			 /* -1 = private */
-	uint32_t proc;		 /* my slot */
+	uint32_t proc;		 /* my slot; a reaper's: the dead one's */
+	uint32_t locker;	 /* my slot, or who I am without one */
 	pid_t pid;
-	int notify_fd; /* unbound datagram socket, -1 until first used */
+	bool may_not_copy; /* process_vm_* was refused: movers do */
+	int notify_fd;	   /* unbound datagram socket, -1 until first used */
 };
 
 /* The least power of two that is at least `value`; 1 for 0. */
@@ -455,6 +529,30 @@ void sim_mutex_init(pthread_mutex_t *mutex);
 /* Take a robust lock; a dead owner's lock is made usable again. */
 void sim_lock(pthread_mutex_t *mutex);
 void sim_unlock(pthread_mutex_t *mutex);
+
+/* The locker of a process without a place in the world. */
+uint32_t sim_no_place(void);
+/* The locks of queue pairs and completion queues. */
+void sim_take_slow(struct sim_world *w, struct sim_latch *latch);
+void sim_wake_waiter(struct sim_latch *latch);
+
+static inline void sim_take(struct sim_world *w, struct sim_latch *latch)
+{
+	uint32_t free = 0;
+
+	if (!atomic_compare_exchange_strong_explicit(&latch->owner, &free,
+						     w->locker,
+						     memory_order_acquire,
+						     memory_order_relaxed))
+		sim_take_slow(w, latch);
+}
+
+static inline void sim_drop(struct sim_latch *latch)
+{
+	atomic_store_explicit(&latch->owner, 0, memory_order_release);
+	if (atomic_load_explicit(&latch->waiters, memory_order_relaxed))
+		sim_wake_waiter(latch);
+}
 
 /* Blocks of the arena; offset 0 = no room. Takes the world lock itself. */
 uint64_t sim_arena_alloc(struct sim_world *w, size_t bytes);

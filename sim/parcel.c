@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Parcels: small messages between processes.
+ *
+ * A sender cannot write into the receiver's memory without a system call. It
+ * leaves the bytes with the completion (a cache line behind it, or a ring of
+ * the queue's when they are more), and only counts the receive as taken; the
+ * receiver, who polls in any case, then finds the receive and fills it. Whoever
+ * looks at that memory in another way first lands what waits: a write or read
+ * from afar, and the end of a region or queue pair.
+ */
+#include "sim/core.h"
+
+#include <string.h>
+
+#define RING_BYTES (256u << 10)
+
+/* Where `need` bytes fit in one piece, or RING_BYTES. */
+static uint32_t find_room(struct sim_cq *cq, uint32_t need)
+{
+	uint32_t head = cq->parcel_head_seen;
+
+	if (cq->parcel_tail >= head) {
+		if (cq->parcel_tail + need <= RING_BYTES)
+			return cq->parcel_tail;
+		return need < head ? 0 : RING_BYTES;
+	}
+	return cq->parcel_tail + need < head ? cq->parcel_tail : RING_BYTES;
+}
+
+void *sim_parcel_put(struct sim_world *w, struct sim_cq *cq,
+		     struct sim_cqe *cqe)
+{
+	uint32_t len = cqe->byte_len;
+	uint32_t need = (len + SIM_LINE - 1) / SIM_LINE * SIM_LINE;
+	uint32_t offset;
+
+	cqe->parcel = 0;
+	if (len <= sizeof(cqe->tiny))
+		return cqe->tiny;
+	if (len <= SIM_LINE)
+		return sim_cq_slot(w, cq, cq->tail)->bytes;
+	if (!cq->parcels)
+		cq->parcels = sim_arena_alloc(w, RING_BYTES);
+	if (!cq->parcels)
+		return NULL;
+	offset = find_room(cq, need);
+	if (offset == RING_BYTES) {
+		cq->parcel_head_seen = atomic_load(&cq->parcel_head);
+		offset = find_room(cq, need);
+	}
+	if (offset == RING_BYTES)
+		return NULL;
+	cq->parcel_tail = offset + need;
+	cqe->parcel = offset + 1;
+	return (char *)sim_at(w, cq->parcels) + offset;
+}
+
+/* Where the bytes of a late completion are. */
+static void *bytes_of(struct sim_world *w, const struct sim_cq *cq,
+		      struct sim_cq_slot *slot)
+{
+	struct sim_cqe *cqe = &slot->cqe;
+
+	if (cqe->byte_len <= sizeof(cqe->tiny))
+		return cqe->tiny;
+	return cqe->parcel ? (char *)sim_at(w, cq->parcels) + cqe->parcel - 1
+			   : (char *)slot->bytes;
+}
+
+/* Fill the receive; its status. */
+static enum ibv_wc_status fill(struct sim_world *w, const struct sim_cq *cq,
+			       struct sim_cq_slot *slot, struct sim_qp *qp,
+			       struct sim_wqe *recv)
+{
+	uint64_t len = slot->cqe.byte_len;
+	struct sim_span to[SIM_SPAN_MAX],
+		from = {(uintptr_t)bytes_of(w, cq, slot), len};
+	struct sim_copy copy = {
+		.from_proc = w->proc,
+		.to_proc = cq->object.proc,
+		.from = &from,
+		.to = to,
+		.from_count = 1,
+	};
+
+	copy.to_count =
+		sim_spans_of(w, qp->pd, recv, IBV_ACCESS_LOCAL_WRITE, to);
+	if (copy.to_count < 0)
+		return IBV_WC_LOC_PROT_ERR;
+	/* Nearly always: one span, and the poller's own. */
+	if (copy.to_proc == w->proc && copy.to_count == 1) {
+		memcpy((void *)(uintptr_t)to[0].addr,
+		       (void *)(uintptr_t)from.addr, len);
+		return IBV_WC_SUCCESS;
+	}
+	return sim_copy(w, &copy) == SIM_COPY_OK ? IBV_WC_SUCCESS
+						 : IBV_WC_LOC_PROT_ERR;
+}
+
+void sim_parcel_land(struct sim_world *w, const struct sim_cq *cq,
+		     struct sim_cq_slot *slot)
+{
+	struct sim_cqe *cqe = &slot->cqe;
+	struct sim_qp *qp = cqe->is_late ? sim_qp_get(w, cqe->qp) : NULL;
+	struct sim_wqe *recv;
+
+	if (!qp)
+		return;
+	recv = sim_wqe_at(w, &qp->rq, cqe->wqe_index);
+	if (cqe->byte_len)
+		cqe->status = (uint8_t)fill(w, cq, slot, qp, recv);
+	cqe->wr_id = recv->wr_id; /* after the tiny bytes */
+	cqe->is_late = 0;
+}
+
+void sim_parcel_take(struct sim_world *w, struct sim_cq *cq,
+		     struct sim_cq_slot *slot)
+{
+	const struct sim_cqe *cqe = &slot->cqe;
+	uint32_t need = (cqe->byte_len + SIM_LINE - 1) / SIM_LINE * SIM_LINE;
+
+	sim_parcel_land(w, cq, slot);
+	if (cqe->parcel)
+		atomic_store_explicit(&cq->parcel_head, cqe->parcel - 1 + need,
+				      memory_order_release);
+}
+
+void sim_parcels_land(struct sim_world *w, uint32_t handle)
+{
+	struct sim_cq *cq = sim_cq_get(w, handle);
+
+	if (!cq || cq->head == cq->tail)
+		return;
+	sim_cq_hold(w, cq);
+	for (uint32_t i = cq->head; i != cq->tail; i++)
+		sim_parcel_land(w, cq, sim_cq_slot(w, cq, i));
+	sim_cq_release(cq);
+}
+
+void sim_parcels_free(struct sim_world *w, struct sim_cq *cq)
+{
+	uint64_t parcels = cq->parcels;
+
+	cq->parcels = 0;
+	sim_arena_free(w, parcels, RING_BYTES);
+}
