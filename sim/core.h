@@ -161,9 +161,8 @@ static inline bool sim_cq_has_room(struct sim_cq *cq)
 static inline struct sim_cq_slot *
 sim_cq_slot(struct sim_world *w, const struct sim_cq *cq, uint32_t index)
 {
-	struct sim_cq_slot *ring = sim_at(w, cq->ring);
-
-	return &ring[index & (cq->size - 1)];
+	return sim_at(w, cq->ring + (uint64_t)(index & (cq->size - 1)) *
+					    cq->stride);
 }
 /* Forget the completions of a queue pair that is going away. */
 void sim_cq_purge(struct sim_world *w, uint32_t cq, uint32_t qp);
@@ -300,7 +299,7 @@ int sim_spans_of(struct sim_world *w, uint32_t pd, struct sim_wqe *wqe,
  * no system call: its bytes wait in or beside its completion, and the owner
  * copies them into its receive when it polls.
  */
-#define SIM_PARCEL_MAX 8192 /* above, one copy by the kernel is quicker */
+#define SIM_PARCEL_MAX 16384 /* above, one copy by the kernel is quicker */
 /* With the queue's lock held: room for the bytes of the completion that is
  * appended next, or NULL. */
 void *sim_parcel_put(struct sim_world *w, struct sim_cq *cq,
@@ -340,6 +339,17 @@ void sim_timer_forget(void);
 /* Lines that claim this event, as a mask; counts it as reached. */
 uint64_t sim_tap_message(struct sim_world *w, const struct sim_qp *qp,
 			 enum sim_site site, uint64_t ordinal);
+/* Has the world a plan? The one branch of the taps; `make bench` compares with
+ * a build that has none. */
+static inline bool sim_is_armed(const struct sim_world *w)
+{
+#ifdef SIM_UNTAPPED
+	(void)w;
+	return false;
+#else
+	return atomic_load_explicit(&w->seg->is_armed, memory_order_relaxed);
+#endif
+}
 /* errno of an armed `fail` that strikes this call, else 0. */
 int sim_tap_call(struct sim_ctx *ctx, enum sim_call call);
 /* The first line of the mask with this effect, or NULL; takes it out. */

@@ -9,17 +9,29 @@
 
 #include "sim/diag.h"
 
+#define LARGE	    65536
 #define EMPTY_POLLS 512 /* before the processor is offered to others */
+
+static uint32_t stride_of(uint32_t size)
+{
+	return size > LARGE ? sizeof(struct sim_cqe)
+			    : sizeof(struct sim_cq_slot);
+}
 
 /* A slot holds the completion whose turn it names; a fresh one, none. */
 static uint64_t alloc_ring(struct sim_world *w, uint32_t size)
 {
-	size_t bytes = size * sizeof(struct sim_cq_slot);
+	size_t bytes = (size_t)size * stride_of(size);
 	uint64_t ring = sim_arena_alloc(w, bytes);
 
 	if (ring)
 		memset(sim_at(w, ring), 0, bytes);
 	return ring;
+}
+
+static void free_ring(struct sim_world *w, uint64_t ring, uint32_t size)
+{
+	sim_arena_free(w, ring, (size_t)size * stride_of(size));
 }
 
 int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
@@ -48,6 +60,7 @@ int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
 		return rc == -EUSERS ? -ENOMEM : rc;
 	cq->size = sim_round_up(model->cq_depth_rounds ? depth + 1 : depth);
 	cq->depth = model->cq_depth_rounds ? cq->size - 1 : depth;
+	cq->stride = stride_of(cq->size);
 	cq->ring = alloc_ring(w, cq->size);
 	if (!cq->ring) {
 		sim_object_release(w, &cq->object, SIM_CQ);
@@ -98,8 +111,23 @@ void sim_cq_free_ring(struct sim_world *w, struct sim_cq *cq)
 	/* Forgotten first: dying in between leaks it, and never frees it
 	 * twice. */
 	cq->ring = 0;
-	sim_arena_free(w, ring, cq->size * sizeof(struct sim_cq_slot));
+	free_ring(w, ring, cq->size);
 	sim_parcels_free(w, cq);
+}
+
+/* A completion into another slot. Where its bytes do not fit, it is landed. */
+static void move(struct sim_world *w, const struct sim_cq *from_cq,
+		 uint32_t from, const struct sim_cq *to_cq, uint32_t to)
+{
+	struct sim_cq_slot *old = sim_cq_slot(w, from_cq, from);
+	struct sim_cq_slot *slot = sim_cq_slot(w, to_cq, to);
+
+	if (to_cq->stride < from_cq->stride)
+		sim_parcel_land(w, from_cq, old);
+	memcpy(slot, old,
+	       from_cq->stride < to_cq->stride ? from_cq->stride
+					       : to_cq->stride);
+	atomic_store(&slot->cqe.turn, to + 1);
 }
 
 int sim_cq_resize(struct sim_ctx *ctx, struct sim_cq *cq, uint32_t depth,
@@ -122,14 +150,11 @@ int sim_cq_resize(struct sim_ctx *ctx, struct sim_cq *cq, uint32_t depth,
 	old = *cq;
 	used = cq->tail - cq->head;
 	if (used <= depth) {
-		struct sim_cq_slot *to = sim_at(w, ring);
-
-		for (uint32_t i = 0; i < used; i++) {
-			to[i] = *sim_cq_slot(w, cq, old.head + i);
-			atomic_store(&to[i].cqe.turn, i + 1);
-		}
 		cq->ring = ring;
 		cq->size = size;
+		cq->stride = stride_of(size);
+		for (uint32_t i = 0; i < used; i++)
+			move(w, &old, old.head + i, cq, i);
 		cq->depth = model->cq_depth_rounds ? size - 1 : depth;
 		atomic_store(&cq->head, 0);
 		cq->head_seen = 0;
@@ -138,10 +163,10 @@ int sim_cq_resize(struct sim_ctx *ctx, struct sim_cq *cq, uint32_t depth,
 	*granted = cq->depth;
 	sim_cq_release(cq);
 	if (used > depth) {
-		sim_arena_free(w, ring, size * sizeof(struct sim_cq_slot));
+		free_ring(w, ring, size);
 		return -EINVAL;
 	}
-	sim_arena_free(w, old.ring, old.size * sizeof(struct sim_cq_slot));
+	free_ring(w, old.ring, old.size);
 	return 0;
 }
 
@@ -230,15 +255,6 @@ bool sim_cq_push(struct sim_world *w, uint32_t handle,
 	return is_in;
 }
 
-static void move(struct sim_world *w, const struct sim_cq *cq, uint32_t from,
-		 uint32_t to)
-{
-	struct sim_cq_slot *slot = sim_cq_slot(w, cq, to);
-
-	*slot = *sim_cq_slot(w, cq, from);
-	atomic_store(&slot->cqe.turn, to + 1);
-}
-
 void sim_cq_purge(struct sim_world *w, uint32_t handle, uint32_t qp)
 {
 	struct sim_cq *cq = sim_cq_get(w, handle);
@@ -255,7 +271,7 @@ void sim_cq_purge(struct sim_world *w, uint32_t handle, uint32_t qp)
 		if (slot->cqe.qp == qp)
 			sim_parcel_land(w, cq, slot);
 		else if (to++ != i)
-			move(w, cq, i, to - 1);
+			move(w, cq, i, cq, to - 1);
 	}
 	for (uint32_t i = to; i != cq->tail; i++)
 		atomic_store(&sim_cq_slot(w, cq, i)->cqe.turn, 0);

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-#define RING_BYTES (256u << 10)
+#define RING_BYTES (512u << 10)
 
 /* Where `need` bytes fit in one piece, or RING_BYTES. */
 static uint32_t find_room(struct sim_cq *cq, uint32_t need)
@@ -38,7 +38,7 @@ void *sim_parcel_put(struct sim_world *w, struct sim_cq *cq,
 	cqe->parcel = 0;
 	if (len <= sizeof(cqe->tiny))
 		return cqe->tiny;
-	if (len <= SIM_LINE)
+	if (len <= SIM_LINE && cq->stride > SIM_LINE)
 		return sim_cq_slot(w, cq, cq->tail)->bytes;
 	if (!cq->parcels)
 		cq->parcels = sim_arena_alloc(w, RING_BYTES);
@@ -105,7 +105,8 @@ void sim_parcel_land(struct sim_world *w, const struct sim_cq *cq,
 	struct sim_qp *qp = cqe->is_late ? sim_qp_get(w, cqe->qp) : NULL;
 	struct sim_wqe *recv;
 
-	if (!qp)
+	/* A reaper stands in for the owner, whose memory is gone. */
+	if (!qp || (cq->object.proc == w->proc && w->proc != w->locker))
 		return;
 	recv = sim_wqe_at(w, &qp->rq, cqe->wqe_index);
 	if (cqe->byte_len)

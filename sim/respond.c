@@ -193,8 +193,7 @@ static bool may_be_late(const struct delivery *d)
 	return d->len <= SIM_PARCEL_MAX && d->peer->object.proc != d->w->proc &&
 	       !d->peer->srq && d->peer->type != IBV_QPT_XRC_RECV &&
 	       !d->op->has_inv && d->model->fits_shorter &&
-	       !atomic_load_explicit(&d->w->seg->is_armed,
-				     memory_order_relaxed) &&
+	       !sim_is_armed(d->w) &&
 	       (d->from_proc == d->w->proc ||
 		(d->wqe->flags & SIM_WQE_INLINE) || !d->len);
 }

@@ -40,7 +40,7 @@ uint64_t sim_tap_message(struct sim_world *w, const struct sim_qp *qp,
 {
 	uint64_t mask = 0;
 
-	if (!atomic_load_explicit(&w->seg->is_armed, memory_order_relaxed))
+	if (!sim_is_armed(w))
 		return 0;
 	for (int i = 0; i < w->seg->fault_count; i++) {
 		struct sim_fault *fault = &w->seg->fault[i];
@@ -81,7 +81,7 @@ int sim_tap_call(struct sim_ctx *ctx, enum sim_call call)
 	uint64_t ordinal;
 	int error = 0;
 
-	if (!atomic_load_explicit(&w->seg->is_armed, memory_order_relaxed))
+	if (!sim_is_armed(w))
 		return 0;
 	ordinal = atomic_fetch_add(&host->call_count[call], 1);
 	for (int i = 0; i < w->seg->fault_count; i++) {

@@ -51,9 +51,7 @@ int front_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 	if (!inner || count < 0)
 		return -EINVAL;
 	/* Empty polls are not events: how many there are is chance. */
-	if (atomic_load_explicit(&ctx->world->seg->is_armed,
-				 memory_order_relaxed) &&
-	    !sim_cq_is_empty(ctx->world, inner)) {
+	if (sim_is_armed(ctx->world) && !sim_cq_is_empty(ctx->world, inner)) {
 		int error = front_tap(cq->context, SIM_CALL_POLL_CQ);
 
 		if (error)

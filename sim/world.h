@@ -158,7 +158,8 @@ struct sim_cqe {
 };
 _Static_assert(sizeof(struct sim_cqe) == 64, "one cache line a completion");
 
-/* Small messages travel with their completion. */
+/* Small messages travel with their completion; but in a large queue, whose
+ * slots are only as long as that. */
 struct sim_cq_slot {
 	struct sim_cqe cqe;
 	uint8_t bytes[SIM_LINE];
@@ -171,8 +172,9 @@ struct sim_cq_slot {
  */
 struct sim_cq {
 	struct sim_object object;
-	uint64_t ring; /* arena offset of struct sim_cq_slot[size] */
-	uint32_t size; /* power of two */
+	uint64_t ring;	 /* arena offset of `size` slots, `stride` apart */
+	uint32_t size;	 /* power of two */
+	uint32_t stride; /* a slot, or of a large queue: without its bytes */
 	uint32_t depth;
 	uint32_t channel; /* handle, or 0 */
 	_Atomic uint32_t users;

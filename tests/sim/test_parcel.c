@@ -11,6 +11,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -21,7 +22,8 @@
 
 #include "tests/harness.h"
 
-#define MEMORY (4u << 20)
+#define MEMORY (16u << 20)
+#define PLACE  32768
 #define DEPTH  512
 #define ACCESS                                             \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
@@ -288,7 +290,10 @@ static void finish(struct duo *duo)
 	struct note note = {.order = END};
 	int status;
 
-	CHECK_EQ(write(duo->to, &note, sizeof(note)), sizeof(note));
+	signal(SIGPIPE, SIG_IGN); /* it may be dead */
+	CHECK(write(duo->to, &note, sizeof(note)) == sizeof(note) ||
+		      errno == EPIPE,
+	      "errno %d", errno);
 	CHECK_EQ(waitpid(duo->pid, &status, 0), duo->pid);
 	CHECK_EQ(status, 0);
 	close(duo->to);
@@ -337,7 +342,8 @@ static void send_message(struct duo *duo, uint32_t message, uint32_t len)
 		 IBV_WC_SUCCESS);
 }
 
-static const uint32_t sizes[] = {0, 1, 8, 63, 64, 65, 4096, 8191, 8192};
+static const uint32_t sizes[] = {0,  1,	   8,	 9,	63,    64,
+				 65, 4096, 8192, 16384, 16385, 20000};
 #define SIZES (sizeof(sizes) / sizeof(*sizes))
 
 /* More than the parcels' room, with nobody polling: the rest goes another way,
@@ -348,10 +354,10 @@ static void exchange(bool may_copy)
 
 	start(&duo, may_copy);
 	for (uint32_t from = 0; from < 4 * DEPTH; from += DEPTH) {
-		CHECK_EQ(tell(&duo, RECEIVE, from, from + DEPTH, 8192), 0);
+		CHECK_EQ(tell(&duo, RECEIVE, from, from + DEPTH, PLACE), 0);
 		for (uint32_t i = from; i < from + DEPTH; i++)
 			send_message(&duo, i, sizes[i % SIZES]);
-		CHECK_EQ(tell(&duo, POLL, from, from + DEPTH, 8192), 0);
+		CHECK_EQ(tell(&duo, POLL, from, from + DEPTH, PLACE), 0);
 	}
 	finish(&duo);
 }
@@ -442,6 +448,28 @@ Test(parcel, a_message_that_came_survives_its_region)
 	CHECK_EQ(run(&duo, IBV_WR_SEND, duo.side.memory, 8, 0),
 		 IBV_WC_REM_OP_ERR);
 	CHECK_EQ(tell(&duo, POLL, 2, 3, 8192), 3);
+	finish(&duo);
+}
+
+/* Its memory is gone, and what waited for it goes too. */
+Test(parcel, a_message_for_the_dead_is_dropped)
+{
+	struct duo duo;
+	int before;
+
+	start(&duo, true);
+	before = sim_world_object_count(duo.world);
+	CHECK_EQ(tell(&duo, RECEIVE, 0, 2, 8192), 0);
+	send_message(&duo, 0, 8);
+	send_message(&duo, 1, 5000);
+	CHECK_EQ(kill(duo.pid, SIGKILL), 0);
+	CHECK_EQ(waitpid(duo.pid, NULL, 0), duo.pid);
+	sim_world_reap(duo.world, 0);
+	CHECK(sim_world_object_count(duo.world) < before, "nothing reaped");
+	/* For finish(), one that ends well. */
+	duo.pid = fork();
+	if (duo.pid == 0)
+		_exit(0);
 	finish(&duo);
 }
 
