@@ -15,7 +15,7 @@ OPT_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
 OPT_tsan    := -O1 -fsanitize=thread
 OPT_cov     := -O0 --coverage
 CFLAGS  := -std=gnu11 -g -fPIC $(OPT_$(MODE)) -Wall -Wextra -Werror -Wshadow \
-           -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -I.
+           -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -I. $(EXTRA)
 LDFLAGS := $(OPT_$(MODE)) -Wl,-z,now -Wl,-z,defs
 
 # Rooms. The front (verbs_*.c) is only in the library that programs load, and
@@ -86,7 +86,12 @@ $(B)/tests/plain: $(PLAIN) $(TESTED)
 
 -include $(patsubst %.o,%.d,$(CRIT) $(PLAIN))
 
-.PHONY: deps demo check conform asan tsan valgrind tidy install clean help
+# Programs of ours that run on the provider like anybody's.
+$(B)/ci/%: ci/%.c
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -o $@ $< -libverbs
+
+.PHONY: deps demo check conform bench stress asan tsan valgrind tidy install help
 deps:
 	$(Q)ci/deps.sh
 
@@ -102,15 +107,22 @@ check: deps
 	$(Q)$(B)/tests/criterion -j2
 
 conform: deps
-	$(Q)$(MAKE) -j2 MODE=debug all
-	$(Q)ci/conform.sh
+	$(Q)$(MAKE) -j2 MODE=debug all build/debug/ci/no_vm
+	$(Q)UNDER='$(UNDER)' ci/conform.sh
 
-asan tsan: deps
-	$(Q)$(MAKE) -j2 MODE=$@ build/$@/tests/plain
-	$(Q)ci/gates.sh $@
+bench: deps
+	$(Q)ci/deps.sh bench
+	$(Q)$(MAKE) -j2 MODE=release all $(addprefix build/release/ci/bench_,scale probe)
+	$(Q)$(MAKE) -j2 MODE=release B=build/untapped EXTRA=-DSIM_UNTAPPED all
+	$(Q)ci/bench.py
 
-valgrind: deps
-	$(Q)$(MAKE) -j2 all $(B)/tests/plain
+stress: deps
+	$(Q)$(MAKE) -j2 MODE=release all build/release/ci/stress
+	$(Q)VERBENA_QUIET=1 build/release/verbena run -w stress$$$$ -- \
+	  build/release/ci/stress $(or $(SECONDS),60)
+
+asan tsan valgrind: deps
+	$(Q)$(MAKE) -j2 MODE=$(@:valgrind=debug) all build/$(@:valgrind=debug)/tests/plain
 	$(Q)ci/gates.sh $@
 
 tidy: deps
@@ -130,9 +142,8 @@ clean:
 help:
 	@echo "make demo      a desync bug, reproduced with no hardware"
 	@echo "make conform   other people's programs on the emulated devices"
+	@echo "make stress    processes that are killed; make bench: its speed"
 	@echo "make check     all tests, style and memory checkers"
-	@echo "make           the library, the tool, the provider"
 	@echo "make asan|tsan|valgrind|tidy   one checker alone"
-	@echo "make install   to PREFIX (default /usr/local)"
-	@echo "make clean"
+	@echo "make, make clean, make install (to PREFIX, default /usr/local)"
 	@echo "MODE=debug|release|asan|tsan|cov chooses build/MODE; V=1 shows commands"

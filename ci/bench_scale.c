@@ -141,7 +141,7 @@ int main(int argc, char **argv)
 		write_one(qp[i % qps], mr[i % regions], memory, bytes);
 	start = now_ns();
 	for (long i = 0; i < operations; i++)
-		write_one(qp[i % qps], mr[i * 7919 % regions], memory, bytes);
+		write_one(qp[i % qps], mr[i % regions], memory, bytes);
 	printf("%.1f\n", (now_ns() - start) / (double)operations);
 	return 0;
 }

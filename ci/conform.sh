@@ -7,7 +7,7 @@ set -u
 verbena=$PWD/build/debug/verbena
 work=$(mktemp -d)
 world=conform$$
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 10000)) # below those that the system gives out
 server=
 client=
 clean() {
@@ -18,7 +18,8 @@ clean() {
 trap clean EXIT
 trap 'exit 1' HUP INT TERM
 export VERBENA_QUIET=1
-as="timeout -k 5 60 $verbena run -w $world"
+# UNDER: a program that runs another, for all of it under harder conditions.
+as="timeout -k 5 60 ${UNDER-} $verbena run -w $world"
 on="$as --"
 : >"$work/rows"
 

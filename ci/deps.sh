@@ -9,6 +9,9 @@ packages="gcc make libc6-dev pkg-config libibverbs-dev libjansson-dev valgrind
 libcriterion-dev ibverbs-utils ibverbs-providers perftest python3-pyverbs
 qperf ucx-utils openmpi-bin libopenmpi-dev clang-format"
 
+# For make bench only.
+[ "${1-}" = bench ] && packages="$packages libfabric-bin gnuplot-nox python3"
+
 missing=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' $packages \
 	2>/dev/null | awk -v want="$packages" '
 	$2 == "installed" { have[$1] = 1 }
