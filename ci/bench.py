@@ -87,11 +87,11 @@ class Pair:
             finish(server)
 
 
-def verbena(*program):
+def verbena(*program, options=()):
     world = f"bench{os.getpid()}"
 
     def end(port, *far):
-        return [VERBENA, "run", "-w", world, "--", *program, "-F",
+        return [VERBENA, "run", "-w", world, *options, "--", *program, "-F",
                 "-p", port, *far]
     return Pair(lambda port: end(port), lambda port: end(port, "127.0.0.1"),
                 {"VERBENA_QUIET": "1"})
@@ -235,6 +235,38 @@ def many_processes(rounds):
     return result
 
 
+def one_mebibyte(rounds):
+    """MiB/s of 1 MiB writes, beside what they could be at best."""
+    world = f"bench{os.getpid()}"
+    write = ["ib_write_bw", "-s", str(MIB), "-n", "3000"]
+
+    def raw(kind):
+        return float(run(["taskset", "-c", "1",
+                          os.path.join(BUILD, "ci", "bench_raw"), kind]))
+
+    def pair(*options):
+        return perftest_column(3)(
+            verbena(*write, options=options).measure((0, 1)))
+
+    def threads():
+        return 1e9 / float(run(
+            ["taskset", "-c", "1", VERBENA, "run", "-w", world, "--",
+             os.path.join(BUILD, "ci", "bench_scale"), "2", "1", "3000",
+             str(MIB)], {"VERBENA_QUIET": "1"}))
+
+    takes = {"process_vm_writev": lambda: raw("process"),
+             "memcpy": lambda: raw("memcpy"),
+             "between processes": pair,
+             "inside one process": threads,
+             "--map-memory": lambda: pair("--map-memory")}
+    samples = {name: [] for name in takes}
+    for turn in range(rounds):
+        for name, take in takes.items():
+            tell(f"1 MiB {name}: {turn + 1} of {rounds}")
+            samples[name].append(take())
+    return {name: statistics.median(v) for name, v in samples.items()}
+
+
 def taps(rounds):
     """ns for one 8 B write with the taps, and in a build without them."""
     untapped = os.path.join(OUT, "untapped")
@@ -281,6 +313,12 @@ def show(report):
         print(f"{name:24} {ns:10.1f} ns an 8 B write  {ns / first:6.2f}")
     for name, rate in report["many_processes"].items():
         print(f"{name:24} {rate:10.3f} M/s in all")
+    mebibyte = report["one_mebibyte"]
+    for name, best in (("between processes", "process_vm_writev"),
+                       ("inside one process", "memcpy"),
+                       ("--map-memory", "memcpy")):
+        print(f"{'1 MiB ' + name:24} {mebibyte[name]:10.0f} MiB/s, "
+              f"{mebibyte[name] / mebibyte[best]:.2f} of {best}")
     taps_ns = report["taps"]["with_ns"] - report["taps"]["without_ns"]
     rate = next(row["median"]["verbena"] for row in report["side_by_side"]
                 if row["cell"] == "SEND 8 B rate")
@@ -325,6 +363,7 @@ def main():
             + side_by_side(options.rounds, (0, 0), options.scale / 50, None),
         "filling_up": filling_up(options.rounds),
         "many_processes": many_processes(options.rounds),
+        "one_mebibyte": one_mebibyte(options.rounds),
         "taps": taps(options.rounds),
     }
     tell("")

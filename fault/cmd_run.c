@@ -20,6 +20,7 @@ struct run_options {
 	const char *model;
 	const char *plan;
 	const char *host;
+	bool maps_memory;
 	char **program;
 };
 
@@ -30,6 +31,8 @@ static const struct argp_option options[] = {
 	 "device model of a new world, NAME[,knob=value...]", 0},
 	{"plan", 'p', "PLAN", 0,
 	 "fault plan of a new world: a file, or the text (';' ends a line)", 0},
+	{"map-memory", 'M', NULL, 0,
+	 "let peers copy directly to and from registered whole pages", 0},
 	{"host", 'H', "a|b", 0, "which end of the cable (default: the emptier)",
 	 0},
 	{0},
@@ -51,6 +54,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'H':
 		run->host = arg;
+		return 0;
+	case 'M':
+		run->maps_memory = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		run->program = &state->argv[state->next - 1];
@@ -151,6 +157,8 @@ static void become(const struct fault_tool *tool, struct sim_world *world,
 	unsetenv("VERBENA_MODEL"); /* only for worlds made without us */
 	setenv("VERBENA_WORLD", run->world, 1);
 	setenv("VERBENA_HOST", host, 1);
+	if (run->maps_memory)
+		setenv("VERBENA_MAP_MEMORY", "1", 1);
 	prepend_env("LD_LIBRARY_PATH", tool->lib_dir, ':');
 	if (has_stream)
 		preload(tool, "verbena-boot.so");

@@ -328,6 +328,15 @@ enum sim_copy_result sim_mover_move(struct sim_world *w, uint32_t proc,
 				    uint64_t far, char *near, uint64_t length,
 				    bool is_read);
 
+/* mapping.c: with --map-memory, let peers map this region. */
+void sim_map_region(struct sim_world *w, struct sim_mr *mr);
+/* Where a span of another process's region is in this one; false: nowhere. */
+bool sim_map_span(struct sim_world *w, const struct sim_mr *mr,
+		  struct sim_span *span);
+/* The world is left: its regions are seen no more. */
+void sim_map_leave(void);
+void sim_map_forget(void);
+
 /* timer.c: a thread that runs this process's timers while it sleeps on a
  * descriptor; started on first need, only for queues with a channel. */
 void sim_timer_start(struct sim_world *w);

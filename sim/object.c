@@ -182,6 +182,7 @@ int sim_mr_reg(struct sim_ctx *ctx, const struct sim_mr_request *request,
 			 model->aliases_mr(host, mr->addr, mr->length);
 	/* Fresh on every registration: slot above, generation below. */
 	mr->key = (uint32_t)(mr - w->seg->mr) << 12 | mr->object.generation;
+	sim_map_region(w, mr);
 	atomic_fetch_add(&pd->users, 1);
 	count_pinned(w, mr, true);
 	*key = mr->key;
@@ -276,6 +277,8 @@ int sim_mr_rereg(struct sim_ctx *ctx, uint32_t handle,
 	mr->length = next.length;
 	mr->iova = next.iova;
 	mr->access = next.access;
+	if (change->changes_range)
+		mr->map_fd = -1;
 	count_pinned(w, mr, true);
 	atomic_store(&mr->object.handle, handle);
 	return 0;

@@ -32,7 +32,8 @@ static enum ibv_wc_status check_request(struct delivery *d)
 	return IBV_WC_SUCCESS;
 }
 
-static enum ibv_wc_status check_key(struct delivery *d, struct sim_span *span)
+static enum ibv_wc_status check_key(struct delivery *d, struct sim_span *span,
+				    uint32_t *proc)
 {
 	struct sim_sge range = {d->wqe->op.remote.addr, d->wqe->len,
 				d->wqe->op.remote.rkey};
@@ -48,6 +49,10 @@ static enum ibv_wc_status check_key(struct delivery *d, struct sim_span *span)
 		return IBV_WC_REM_ACCESS_ERR;
 	span->addr = sim_bus_address(mr, range.addr);
 	span->length = range.length;
+	/* Mapped here, it is as good as this process's own. */
+	if (*proc != d->w->proc && d->op->class != SIM_OP_ATOMIC &&
+	    sim_map_span(d->w, mr, span))
+		*proc = d->w->proc;
 	return IBV_WC_SUCCESS;
 }
 
@@ -99,7 +104,8 @@ static void tell_receiver(struct delivery *d)
 	sim_close_recv(d);
 }
 
-static bool do_write(struct delivery *d, const struct sim_span *remote)
+static bool do_write(struct delivery *d, const struct sim_span *remote,
+		     uint32_t proc)
 {
 	enum sim_copy_result copied;
 
@@ -107,7 +113,7 @@ static bool do_write(struct delivery *d, const struct sim_span *remote)
 		sim_cut_spans(d->from, &d->from_count, d->len);
 	d->to[0] = *remote;
 	d->to_count = remote->length != 0;
-	d->to_proc = d->peer->object.proc;
+	d->to_proc = proc;
 	copied = sim_copy_data(d);
 	if (copied != SIM_COPY_OK)
 		return copy_failed(d, copied, copied == SIM_COPY_BAD_SOURCE);
@@ -120,7 +126,8 @@ static bool do_write(struct delivery *d, const struct sim_span *remote)
 	return true;
 }
 
-static bool do_read(struct delivery *d, const struct sim_span *remote)
+static bool do_read(struct delivery *d, const struct sim_span *remote,
+		    uint32_t proc)
 {
 	enum sim_copy_result copied;
 
@@ -128,7 +135,7 @@ static bool do_read(struct delivery *d, const struct sim_span *remote)
 		return local_failed(d, IBV_WC_LOC_PROT_ERR);
 	d->from[0] = *remote;
 	d->from_count = remote->length != 0;
-	d->from_proc = d->peer->object.proc;
+	d->from_proc = proc;
 	copied = sim_copy_data(d);
 	if (copied != SIM_COPY_OK)
 		return copy_failed(d, copied, copied == SIM_COPY_BAD_TARGET);
@@ -205,6 +212,7 @@ bool sim_meet_remote(struct delivery *d)
 {
 	struct sim_span remote = {0};
 	enum ibv_wc_status status;
+	uint32_t proc;
 	bool goes_on;
 
 	sim_take(d->w, &d->peer->rq_lock);
@@ -227,14 +235,15 @@ bool sim_meet_remote(struct delivery *d)
 		return refuse(d, status);
 	if (!has_receive(d, &goes_on))
 		return goes_on;
-	status = check_key(d, &remote);
+	proc = d->peer->object.proc;
+	status = check_key(d, &remote, &proc);
 	if (status != IBV_WC_SUCCESS)
 		return refuse(d, status);
 	switch ((enum sim_op_class)d->op->class) {
 	case SIM_OP_WRITE:
-		return do_write(d, &remote);
+		return do_write(d, &remote, proc);
 	case SIM_OP_READ:
-		return do_read(d, &remote);
+		return do_read(d, &remote, proc);
 	case SIM_OP_ATOMIC:
 		return do_atomic(d, &remote);
 	case SIM_OP_SEND:

@@ -29,6 +29,7 @@ static void forget_in_child(void)
 	pthread_mutex_init(&lock, NULL);
 	sim_timer_forget();
 	sim_mover_forget();
+	sim_map_forget();
 	if (!self || is_given)
 		return;
 	self->proc = 0;

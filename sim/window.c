@@ -27,6 +27,7 @@ int sim_mw_alloc(struct sim_ctx *ctx, uint32_t pd_handle, int type,
 	mw->access = 0;
 	mw->addr = mw->length = mw->iova = 0;
 	mw->is_aliased = 0;
+	mw->map_fd = -1;
 	mw->key = (uint32_t)(mw - w->seg->mr) << 12 | mw->object.generation;
 	atomic_fetch_add(&pd->users, 1);
 	*key = mw->key;

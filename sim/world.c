@@ -485,6 +485,7 @@ int sim_world_open(const struct sim_world_config *config,
 void sim_world_leave(struct sim_world *w)
 {
 	sim_mover_stop(w);
+	sim_map_leave();
 	if (w->fd >= 0)
 		while (flock(w->fd, LOCK_EX) != 0 && errno == EINTR)
 			;

@@ -411,6 +411,35 @@ Test(parcel, nor_where_copying_is_forbidden)
 	one_sided(false);
 }
 
+/* With --map-memory: neither the kernel's calls nor a mover are there. */
+Test(parcel, mapped_memory_needs_nobody)
+{
+	struct ibv_mr *second;
+	struct duo duo;
+
+	setenv("VERBENA_MAP_MEMORY", "1", 1);
+	start(&duo, true);
+	forbid_copying();
+	for (uint32_t at = 0; at < MEMORY / 2; at++)
+		duo.side.memory[at] = byte_of(5, at);
+	CHECK_EQ(run(&duo, IBV_WR_RDMA_WRITE, duo.side.memory, MEMORY / 4,
+		     4096),
+		 IBV_WC_SUCCESS);
+	CHECK_EQ(tell(&duo, PEEK, 4096 + 54321, 0, 0), byte_of(5, 54321));
+	CHECK_EQ(run(&duo, IBV_WR_RDMA_READ, duo.side.memory + MEMORY / 2,
+		     MEMORY / 4, 4096),
+		 IBV_WC_SUCCESS);
+	CHECK(memcmp(duo.side.memory, duo.side.memory + MEMORY / 2,
+		     MEMORY / 4) == 0,
+	      "what was written is not what is read");
+	/* Registered once more, it is the same memory. */
+	second = ibv_reg_mr(duo.side.pd, duo.side.memory, MEMORY, ACCESS);
+	CHECK(second, "reg_mr: errno %d", errno);
+	CHECK_EQ(duo.side.memory[54321], byte_of(5, 54321));
+	CHECK_EQ(ibv_dereg_mr(second), 0);
+	finish(&duo);
+}
+
 /* 5.7: sends, writes and reads take effect in their order, polled or not. */
 Test(parcel, a_later_read_sees_what_was_sent)
 {
