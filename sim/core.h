@@ -322,6 +322,8 @@ bool sim_mover_is_needed(void);
 /* Have the thread that copies for others, if anybody wants one. */
 void sim_mover_start(struct sim_world *w);
 void sim_mover_stop(struct sim_world *w);
+/* Of a process that is gone. */
+void sim_mover_reap(struct sim_world *w, uint32_t proc);
 void sim_mover_forget(void);
 /* Between `near`, of this process, and `far`, of another. */
 enum sim_copy_result sim_mover_move(struct sim_world *w, uint32_t proc,

@@ -400,10 +400,11 @@ int sim_cq_poll(struct sim_ctx *ctx, struct sim_cq *cq, int count,
 	while (got < count && !sim_cq_is_empty(w, cq)) {
 		struct sim_cq_slot *slot = sim_cq_slot(w, cq, cq->head);
 
-		if (slot->cqe.is_late || slot->cqe.parcel)
+		bool was_late = slot->cqe.is_late;
+
+		if (was_late || slot->cqe.parcel)
 			sim_parcel_take(w, cq, slot);
-		if (slot->cqe.status == IBV_WC_LOC_PROT_ERR &&
-		    slot->cqe.is_recv)
+		if (was_late && slot->cqe.status)
 			failed = sim_qp_get(w, slot->cqe.qp);
 		to_wc(&slot->cqe, &wc[got++]);
 		free_slots(w, &slot->cqe);

@@ -133,6 +133,17 @@ void sim_mover_stop(struct sim_world *w)
 	pthread_mutex_unlock(&lock);
 }
 
+void sim_mover_reap(struct sim_world *w, uint32_t proc)
+{
+	struct sim_mover *mover = mover_of(w, proc);
+
+	sim_take(w, &mover->lock);
+	atomic_store(&mover->is_there, 0);
+	sim_arena_free(w, mover->block, CHUNK);
+	mover->block = 0;
+	sim_drop(&mover->lock);
+}
+
 void sim_mover_forget(void)
 {
 	pthread_mutex_init(&lock, NULL);

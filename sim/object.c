@@ -224,9 +224,11 @@ void sim_mr_wait_unused(struct sim_world *w, const struct sim_mr *mr)
 	}
 }
 
-/* What has been sent to this process is there. */
-static void land_all(struct sim_world *w)
+/* Before a region goes: messages that came are there, and none that comes is
+ * left for its receive to be looked at later. */
+static void settle(struct sim_world *w, const struct sim_mr *mr)
 {
+	sim_mr_wait_unused(w, mr);
 	for (uint32_t i = 0; i < SIM_CQ_MAX; i++)
 		if (w->seg->cq[i].object.proc == w->proc)
 			sim_parcels_land(w, w->seg->cq[i].object.handle);
@@ -261,7 +263,7 @@ int sim_mr_rereg(struct sim_ctx *ctx, uint32_t handle,
 		rc = pin(w, host, &next);
 	if (rc)
 		return rc;
-	land_all(w);
+	settle(w, mr);
 	/* Out of use while it changes; the key stays. */
 	atomic_store(&mr->object.handle, 0);
 	sim_mr_wait_unused(w, mr);
@@ -296,8 +298,8 @@ int sim_mr_dereg(struct sim_ctx *ctx, uint32_t handle)
 		return -EINVAL;
 	if (atomic_load(&mr->windows))
 		return -sim_model_of(sim_host_of(w, ctx->host))->errno_mr_bound;
-	/* Invisible from here; messages that came before are not lost. */
-	land_all(w);
+	settle(w, mr);
+	/* Invisible from here. */
 	atomic_store(&mr->object.handle, 0);
 	sim_mr_wait_unused(w, mr);
 	count_pinned(w, mr, false);

@@ -121,6 +121,7 @@ void sim_proc_reap_objects(struct sim_world *w, uint32_t proc)
 	struct sim_ctx ctx = {.world = &dead};
 
 	dead.proc = proc;
+	sim_mover_reap(w, proc);
 	reap_all(&ctx);
 }
 
