@@ -10,7 +10,10 @@ MODES := debug release asan tsan cov
 $(if $(filter $(MODE),$(MODES)),,$(error MODE=$(MODE): not one of $(MODES)))
 
 OPT_debug   := -O1
-OPT_release := -O2 -flto=auto -ffat-lto-objects -fno-semantic-interposition
+# A `rep stos` for each small struct cost a fifth of a message.
+OPT_x86_64  := -mmemset-strategy=unrolled_loop:512:noalign,libcall:-1:noalign
+OPT_release := -O2 -flto=auto -ffat-lto-objects -fno-semantic-interposition \
+               $(OPT_$(shell uname -m))
 OPT_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
 OPT_tsan    := -O1 -fsanitize=thread
 OPT_cov     := -O0 --coverage
@@ -29,7 +32,7 @@ FAULT := $(wildcard fault/*.c)
 MAIN  := fault/main.c $(wildcard fault/cmd_*.c)
 obj    = $(patsubst %.c,$(B)/%.o,$1)
 
-.PHONY: all
+.PHONY: all deps demo check conform bench stress asan tsan valgrind tidy install help
 all: $(B)/libibverbs.so.1 $(B)/verbena-boot.so $(B)/verbena-paths.so \
      $(B)/libverbena.a $(B)/verbena
 	@:
@@ -91,7 +94,6 @@ $(B)/ci/%: ci/%.c
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $< -libverbs
 
-.PHONY: deps demo check conform bench stress asan tsan valgrind tidy install help
 deps:
 	$(Q)ci/deps.sh
 
@@ -136,8 +138,7 @@ install: all
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(B)/libverbena.a
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include lib/verbena.h
 
-clean:
-	$(Q)rm -rf build
+clean: ; $(Q)rm -rf build
 
 help:
 	@echo "make demo      a desync bug, reproduced with no hardware"
