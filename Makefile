@@ -94,8 +94,7 @@ $(B)/ci/%: ci/%.c
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $< -libverbs
 
-deps:
-	$(Q)ci/deps.sh
+deps: ; $(Q)ci/deps.sh
 
 demo: deps
 	$(Q)$(MAKE) -j2 all

@@ -14,7 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SPINS	100
+#define SPINS 100
+#if defined(__x86_64__) || defined(__i386__)
+#define PAUSE() __builtin_ia32_pause()
+#else
+#define PAUSE() ((void)0)
+#endif
 #define WAIT_NS 1000000
 #define NO_PLACE                                                    \
 	0x80000000u /* with a pid: one without a place in the world \
@@ -51,7 +56,7 @@ void sim_take_slow(struct sim_world *w, struct sim_latch *latch)
 		bool may_be_mine = owner == 0;
 
 		if (i < SPINS) {
-			__builtin_ia32_pause();
+			PAUSE();
 		} else if (owner) {
 			sleep_on(latch, owner);
 			may_be_mine = is_gone(w, owner);
