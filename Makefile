@@ -90,7 +90,7 @@ $(B)/tests/plain: $(PLAIN) $(TESTED)
 -include $(patsubst %.o,%.d,$(CRIT) $(PLAIN))
 
 # Programs of ours that run on the provider like anybody's.
-$(B)/ci/%: ci/%.c
+$(B)/ci/%: ci/%.c ci/no_vm.h
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $< -libverbs
 

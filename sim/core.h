@@ -343,6 +343,8 @@ void sim_map_forget(void);
  * descriptor; started on first need, only for queues with a channel. */
 void sim_timer_start(struct sim_world *w);
 void sim_timer_stop(void);
+/* A thread of ours in a program: it gets none of the program's signals. */
+bool sim_thread_start(pthread_t *it, void *(*start)(void *), void *arg);
 /* In a fork's child, where the thread does not exist. */
 void sim_timer_forget(void);
 

@@ -102,7 +102,7 @@ bool sim_takes_messages(struct delivery *d);
 bool sim_reaches(const struct sim_host *from, const struct sim_av *av,
 		 const struct sim_host *to);
 
-/* deliver.c: bytes, and the lines of a plan that strike them. */
+/* bytes.c: bytes, and the lines of a plan that strike them. */
 void sim_cut_spans(struct sim_span *spans, int *count, uint64_t len);
 enum sim_copy_result sim_copy_data(struct delivery *d);
 uint64_t sim_bus_address(const struct sim_mr *mr, uint64_t addr);

@@ -21,9 +21,8 @@
 #define PAUSE() ((void)0)
 #endif
 #define WAIT_NS 1000000
-#define NO_PLACE                                                    \
-	0x80000000u /* with a pid: one without a place in the world \
-		     */
+/* With a pid: one without a place in the world. */
+#define NO_PLACE 0x80000000u
 
 uint32_t sim_no_place(void)
 {

@@ -86,15 +86,16 @@ struct sim_model {
 	/* First state in which post_recv is taken. */
 	enum ibv_qp_state (*recv_from)(const struct sim_host *host);
 	enum sim_no_recv (*no_recv)(const struct sim_qp *qp);
-	/* Status of the receive: SUCCESS, or why it fails. */
+	/* Status of the receive: SUCCESS, or why it fails. NULL: a message
+	 * fits that is no longer, and else has the misfit's status. */
 	enum ibv_wc_status (*fit)(const struct sim_host *host,
 				  const struct sim_fit *fit);
+	uint8_t misfit_status;
 	/* A cable has two ends: no path from a host to itself (R42). */
 	bool is_point_to_point;
 	const uint8_t *vendor_err; /* by wc status; NULL: always 0 */
 	/* On Ethernet a datagram's `sl` tells what packet it was (UCX). */
 	bool sl_is_packet_type;
-	bool fits_shorter;	 /* a message no longer than its receive fits */
 	bool fails_qp_on_misfit; /* else only that receive fails (R17) */
 	/* UC: a misfit is lost without a completion. NULL: it completes. */
 	bool (*drops_misfit)(const struct sim_host *host);

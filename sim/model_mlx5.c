@@ -83,13 +83,6 @@ static uint32_t grant(const struct sim_host *host, uint32_t asked)
 	return sim_round_up(asked);
 }
 
-static enum ibv_wc_status fit(const struct sim_host *host,
-			      const struct sim_fit *f)
-{
-	(void)host;
-	return f->send_len > f->recv_len ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
-}
-
 /* Seen in public logs, or unconfirmed where the spec says so (3.5). */
 static const uint8_t vendor_errs[] = {
 	[IBV_WC_LOC_LEN_ERR] = 0x68,	    [IBV_WC_LOC_PROT_ERR] = 0x51,
@@ -260,14 +253,13 @@ static const struct sim_model mlx5 = {
 	.grant = grant,
 	.recv_from = sim_model_recv_from,
 	.no_recv = sim_model_no_recv,
-	.fit = fit,
+	.misfit_status = IBV_WC_LOC_LEN_ERR,
 	.drops_misfit = drops_misfit,
 	.psn_ok = sim_model_psn_ok,
 	.sl_is_packet_type = true,
 	.vendor_err = vendor_errs,
 	.local_inv_types =
 		1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_XRC_SEND,
-	.fits_shorter = true,
 	.fails_qp_on_misfit = true,
 	.init_host = init_host,
 };

@@ -59,14 +59,6 @@ static uint32_t grant(const struct sim_host *host, uint32_t asked)
 	return asked ? sim_round_up(asked + 1) - 1 : 0;
 }
 
-static enum ibv_wc_status fit(const struct sim_host *host,
-			      const struct sim_fit *f)
-{
-	(void)host;
-	return f->send_len > f->recv_len ? IBV_WC_REM_INV_REQ_ERR
-					 : IBV_WC_SUCCESS;
-}
-
 static bool drops_misfit(const struct sim_host *host)
 {
 	(void)host;
@@ -176,10 +168,9 @@ static const struct sim_model rxe = {
 	.grant = grant,
 	.recv_from = sim_model_recv_from,
 	.no_recv = sim_model_no_recv,
-	.fit = fit,
+	.misfit_status = IBV_WC_REM_INV_REQ_ERR,
 	.drops_misfit = drops_misfit,
 	.psn_ok = sim_model_psn_ok,
-	.fits_shorter = true,
 	.fails_qp_on_misfit = true,
 	.recv_prot_status = IBV_WC_LOC_QP_OP_ERR,
 	.recv_says_grh = true,

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -91,7 +90,6 @@ bool sim_mover_is_needed(void)
 void sim_mover_start(struct sim_world *w)
 {
 	struct sim_mover *mover = mover_of(w, w->proc);
-	sigset_t all, old;
 
 	if (!atomic_load_explicit(&w->seg->movers_wanted,
 				  memory_order_relaxed) ||
@@ -102,14 +100,10 @@ void sim_mover_start(struct sim_world *w)
 		if (!mover->block)
 			mover->block = sim_arena_alloc(w, CHUNK);
 		atomic_store(&mover->turn, IDLE);
-		sigfillset(&all); /* the program's signals are its own */
-		pthread_sigmask(SIG_SETMASK, &all, &old);
-		if (mover->block &&
-		    pthread_create(&thread, NULL, run, w) == 0) {
+		if (mover->block && sim_thread_start(&thread, run, w)) {
 			served = w;
 			atomic_store(&mover->is_there, 1);
 		}
-		pthread_sigmask(SIG_SETMASK, &old, NULL);
 	}
 	pthread_mutex_unlock(&lock);
 }

@@ -224,14 +224,16 @@ void sim_mr_wait_unused(struct sim_world *w, const struct sim_mr *mr)
 	}
 }
 
-/* Before a region goes: messages that came are there, and none that comes is
- * left for its receive to be looked at later. */
-static void settle(struct sim_world *w, const struct sim_mr *mr)
+/* Nobody uses the region any more when this returns. Messages that came are
+ * there, and none that comes is left for its receive to be looked at later. */
+static void take_out_of_use(struct sim_world *w, struct sim_mr *mr)
 {
 	sim_mr_wait_unused(w, mr);
 	for (uint32_t i = 0; i < SIM_CQ_MAX; i++)
 		if (w->seg->cq[i].object.proc == w->proc)
 			sim_parcels_land(w, w->seg->cq[i].object.handle);
+	atomic_store(&mr->object.handle, 0);
+	sim_mr_wait_unused(w, mr);
 }
 
 int sim_mr_rereg(struct sim_ctx *ctx, uint32_t handle,
@@ -263,10 +265,8 @@ int sim_mr_rereg(struct sim_ctx *ctx, uint32_t handle,
 		rc = pin(w, host, &next);
 	if (rc)
 		return rc;
-	settle(w, mr);
-	/* Out of use while it changes; the key stays. */
-	atomic_store(&mr->object.handle, 0);
-	sim_mr_wait_unused(w, mr);
+	/* While it changes; the key stays. */
+	take_out_of_use(w, mr);
 	from = sim_pd_get(w, mr->pd);
 	if (to) {
 		atomic_fetch_add(&to->users, 1);
@@ -298,10 +298,7 @@ int sim_mr_dereg(struct sim_ctx *ctx, uint32_t handle)
 		return -EINVAL;
 	if (atomic_load(&mr->windows))
 		return -sim_model_of(sim_host_of(w, ctx->host))->errno_mr_bound;
-	settle(w, mr);
-	/* Invisible from here. */
-	atomic_store(&mr->object.handle, 0);
-	sim_mr_wait_unused(w, mr);
+	take_out_of_use(w, mr);
 	count_pinned(w, mr, false);
 	pd = sim_pd_get(w, mr->pd);
 	if (pd)

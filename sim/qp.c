@@ -511,12 +511,13 @@ int sim_qp_destroy(struct sim_ctx *ctx, uint32_t handle)
 		return -EINVAL;
 	if (atomic_load(&qp->mcast_count))
 		return -EBUSY;
-	/* Completions that stay need their receives no more. */
-	sim_parcels_land(w, qp->recv_cq);
 	sim_qp_hold(w, qp);
 	atomic_store(&qp->object.handle, 0);
 	atomic_store(&qp->state, IBV_QPS_RESET);
-	if (!sim_model_of(sim_host_of(w, ctx->host))->keeps_dead_completions) {
+	/* Both fill the receives of what came, while these are there. */
+	if (sim_model_of(sim_host_of(w, ctx->host))->keeps_dead_completions) {
+		sim_parcels_land(w, qp->recv_cq);
+	} else {
 		sim_cq_purge(w, qp->send_cq, handle);
 		sim_cq_purge(w, qp->recv_cq, handle);
 	}

@@ -175,11 +175,9 @@ static bool has_credit(struct delivery *d)
 	uint32_t head = peer->rq.head;
 
 	if ((int32_t)(credit->end - head) <= 0) {
-		credit->min_len = UINT32_MAX;
 		sim_take(d->w, &peer->post_lock);
 		credit->end = peer->rq.tail;
-		if (peer->posted_min < credit->min_len)
-			credit->min_len = peer->posted_min;
+		credit->min_len = peer->posted_min;
 		peer->posted_min = UINT32_MAX;
 		sim_drop(&peer->post_lock);
 	}
@@ -192,8 +190,7 @@ static bool may_be_late(const struct delivery *d)
 {
 	return d->len <= SIM_PARCEL_MAX && d->peer->object.proc != d->w->proc &&
 	       !d->peer->srq && d->peer->type != IBV_QPT_XRC_RECV &&
-	       !d->op->has_inv && d->model->fits_shorter &&
-	       !sim_is_armed(d->w) &&
+	       !d->op->has_inv && !d->model->fit && !sim_is_armed(d->w) &&
 	       (d->from_proc == d->w->proc ||
 		(d->wqe->flags & SIM_WQE_INLINE) || !d->len);
 }
@@ -301,13 +298,24 @@ bool sim_lost_in_overrun(struct delivery *d)
 	return true;
 }
 
+static enum ibv_wc_status fit_of(const struct delivery *d,
+				 const struct sim_wqe *recv)
+{
+	const struct sim_qp *peer = d->peer;
+	struct sim_fit fit = {d->len, recv->len, d->ring->head, peer->qp_num};
+
+	if (d->model->fit)
+		return d->model->fit(sim_host_of(d->w, peer->object.host),
+				     &fit);
+	return d->len > recv->len ? (enum ibv_wc_status)d->model->misfit_status
+				  : IBV_WC_SUCCESS;
+}
+
 /* Match with the receive at the head. Both locks held, and released. */
 static bool fill_receive(struct delivery *d, struct sim_wqe *recv)
 {
 	struct sim_qp *peer = d->peer;
-	struct sim_fit fit = {d->len, recv->len, d->ring->head, peer->qp_num};
-	enum ibv_wc_status status =
-		d->model->fit(sim_host_of(d->w, peer->object.host), &fit);
+	enum ibv_wc_status status = fit_of(d, recv);
 	enum sim_copy_result copied = SIM_COPY_OK;
 
 	if (status != IBV_WC_SUCCESS) {

@@ -66,9 +66,21 @@ static void *run(void *arg)
 	return NULL;
 }
 
-void sim_timer_start(struct sim_world *w)
+bool sim_thread_start(pthread_t *it, void *(*start)(void *), void *arg)
 {
 	sigset_t all, old;
+	bool is_started;
+
+	/* The program's signals are for its own threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	is_started = pthread_create(it, NULL, start, arg) == 0;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return is_started;
+}
+
+void sim_timer_start(struct sim_world *w)
+{
 	pthread_condattr_t attr;
 
 	pthread_mutex_lock(&lock);
@@ -80,12 +92,8 @@ void sim_timer_start(struct sim_world *w)
 		pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 		pthread_cond_init(&wake, &attr);
 		pthread_condattr_destroy(&attr);
-		/* The program's signals are for its own threads. */
-		sigfillset(&all);
-		pthread_sigmask(SIG_SETMASK, &all, &old);
 		is_stopping = false;
-		is_running = pthread_create(&thread, NULL, run, w) == 0;
-		pthread_sigmask(SIG_SETMASK, &old, NULL);
+		is_running = sim_thread_start(&thread, run, w);
 	}
 	pthread_mutex_unlock(&lock);
 }

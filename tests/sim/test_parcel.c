@@ -8,18 +8,14 @@
 #include "tests/rig.h"
 
 #include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ci/no_vm.h"
 #include "tests/harness.h"
 
 #define MEMORY (16u << 20)
@@ -162,23 +158,6 @@ static uint32_t poll_all(struct side *side, const struct note *note)
 	return 0;
 }
 
-static void forbid_copying(void)
-{
-	struct sock_filter filter[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-			 offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0,
-			 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = {sizeof(filter) / sizeof(*filter), filter};
-
-	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
-}
-
 static void obey(struct side *side, int from, int to)
 {
 	struct note note;
@@ -216,8 +195,8 @@ static void live(const char *name, bool may_copy, int from, int to)
 	struct side side = {0};
 	struct card card;
 
-	if (!may_copy)
-		forbid_copying();
+	if (!may_copy && forbid_copying())
+		_exit(1);
 	if (sim_world_open(&config, &world, error))
 		_exit(1);
 	sim_world_use(world);
@@ -274,7 +253,7 @@ static void start(struct duo *duo, bool may_copy)
 	duo->to = down[1];
 	duo->from = up[0];
 	if (!may_copy)
-		forbid_copying();
+		CHECK_EQ(forbid_copying(), 0);
 	CHECK(sim_world_open(&config, &duo->world, error) == 0, "%s", error);
 	sim_world_use(duo->world);
 	CHECK(make(&duo->side), "this side: errno %d", errno);
@@ -425,7 +404,7 @@ Test(parcel, mapped_memory_needs_nobody)
 
 	setenv("VERBENA_MAP_MEMORY", "1", 1);
 	start(&duo, true);
-	forbid_copying();
+	CHECK_EQ(forbid_copying(), 0);
 	there_and_back(&duo);
 	/* Registered once more, it is the same memory. */
 	second = ibv_reg_mr(duo.side.pd, duo.side.memory, MEMORY, ACCESS);
