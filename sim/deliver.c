@@ -535,7 +535,7 @@ void sim_kick_srq_senders(struct sim_world *w, struct sim_srq *srq)
 
 	if (!atomic_exchange(&srq->has_waiters, 0))
 		return;
-	for (uint32_t i = 0; i < SIM_QP_MAX; i++) {
+	for (uint32_t i = 0; i < sim_top(w, SIM_QP); i++) {
 		struct sim_qp *qp = &w->seg->qp[i];
 
 		/* A target of XRC may draw from any queue of its domain. */
@@ -560,7 +560,7 @@ void sim_run_timers(struct sim_world *w, struct sim_cq *cq, uint64_t now_ns)
 	uint32_t handle = atomic_load(&cq->object.handle);
 
 	atomic_store(&cq->deadline_ns, SIM_NO_LIMIT);
-	for (uint32_t i = 0; i < SIM_QP_MAX; i++) {
+	for (uint32_t i = 0; i < sim_top(w, SIM_QP); i++) {
 		struct sim_qp *qp = &w->seg->qp[i];
 
 		uint64_t due = atomic_load(&qp->wait_until_ns);

@@ -116,7 +116,7 @@ static bool take(struct sim_world *w, struct sim_channel *channel,
 
 static struct sim_cq *take_any(struct sim_world *w, struct sim_channel *channel)
 {
-	for (uint32_t i = 0; i < SIM_CQ_MAX; i++)
+	for (uint32_t i = 0; i < sim_top(w, SIM_CQ); i++)
 		if (take(w, channel, &w->seg->cq[i]))
 			return &w->seg->cq[i];
 	return NULL;

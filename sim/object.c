@@ -85,7 +85,7 @@ bool sim_is_mapped(uint64_t addr, uint64_t length, bool is_written)
 
 bool sim_mr_is_on(struct sim_world *w, uint64_t addr, uint64_t length)
 {
-	for (uint32_t i = 0; i < SIM_MR_MAX; i++) {
+	for (uint32_t i = 0; i < sim_top(w, SIM_MR); i++) {
 		const struct sim_mr *mr = &w->seg->mr[i];
 
 		if (mr->object.proc == w->proc && mr->object.handle &&
@@ -205,7 +205,7 @@ static void doubt_receives(struct sim_world *w, struct sim_qp *qp, uint32_t key)
 
 void sim_mr_wait_unused(struct sim_world *w, const struct sim_mr *mr)
 {
-	for (uint32_t i = 0; i < SIM_QP_MAX; i++) {
+	for (uint32_t i = 0; i < sim_top(w, SIM_QP); i++) {
 		struct sim_qp *qp = &w->seg->qp[i];
 
 		if (qp->object.proc != w->proc || qp->pd != mr->pd)
@@ -214,13 +214,13 @@ void sim_mr_wait_unused(struct sim_world *w, const struct sim_mr *mr)
 		doubt_receives(w, qp, mr->key);
 		sim_qp_release(qp);
 	}
-	for (uint32_t i = 0; i < SIM_SRQ_MAX; i++) {
+	for (uint32_t i = 0; i < sim_top(w, SIM_SRQ); i++) {
 		struct sim_srq *srq = &w->seg->srq[i];
 
 		if (srq->object.proc != w->proc || srq->pd != mr->pd)
 			continue;
-		sim_lock(&srq->lock);
-		sim_unlock(&srq->lock);
+		sim_take(w, &srq->lock);
+		sim_drop(&srq->lock);
 	}
 }
 
@@ -229,7 +229,7 @@ void sim_mr_wait_unused(struct sim_world *w, const struct sim_mr *mr)
 static void take_out_of_use(struct sim_world *w, struct sim_mr *mr)
 {
 	sim_mr_wait_unused(w, mr);
-	for (uint32_t i = 0; i < SIM_CQ_MAX; i++)
+	for (uint32_t i = 0; i < sim_top(w, SIM_CQ); i++)
 		if (w->seg->cq[i].object.proc == w->proc)
 			sim_parcels_land(w, w->seg->cq[i].object.handle);
 	atomic_store(&mr->object.handle, 0);

@@ -27,7 +27,7 @@ static void reap_qps(struct sim_ctx *ctx)
 {
 	struct sim_world *w = ctx->world;
 
-	for (uint32_t i = 0; i < SIM_QP_MAX; i++) {
+	for (uint32_t i = 0; i < sim_top(w, SIM_QP); i++) {
 		struct sim_qp *qp = &w->seg->qp[i];
 
 		if (is_theirs(ctx, &qp->object))
@@ -44,7 +44,7 @@ static void reap_mrs(struct sim_ctx *ctx)
 {
 	struct sim_world *w = ctx->world;
 
-	for (uint32_t i = 0; i < SIM_MR_MAX; i++) {
+	for (uint32_t i = 0; i < sim_top(w, SIM_MR); i++) {
 		struct sim_mr *mr = &w->seg->mr[i];
 
 		/* No queue pair of its own is left that could use it. */
@@ -59,18 +59,18 @@ static void reap_srqs(struct sim_ctx *ctx)
 {
 	struct sim_world *w = ctx->world;
 
-	for (uint32_t i = 0; i < SIM_SRQ_MAX; i++) {
+	for (uint32_t i = 0; i < sim_top(w, SIM_SRQ); i++) {
 		struct sim_srq *srq = &w->seg->srq[i];
 
 		if (!is_theirs(ctx, &srq->object))
 			continue;
-		sim_lock(&srq->lock);
+		sim_take(w, &srq->lock);
 		atomic_store(&srq->object.handle, 0);
-		sim_unlock(&srq->lock);
+		sim_drop(&srq->lock);
 		sim_srq_free_ring(w, srq);
 		sim_object_release(w, &srq->object, SIM_SRQ);
 	}
-	for (uint32_t i = 0; i < SIM_XRCD_MAX; i++)
+	for (uint32_t i = 0; i < sim_top(w, SIM_XRCD); i++)
 		if (is_theirs(ctx, &w->seg->xrcd[i].object))
 			sim_object_release(w, &w->seg->xrcd[i].object,
 					   SIM_XRCD);
@@ -80,7 +80,7 @@ static void reap_cqs(struct sim_ctx *ctx)
 {
 	struct sim_world *w = ctx->world;
 
-	for (uint32_t i = 0; i < SIM_CQ_MAX; i++) {
+	for (uint32_t i = 0; i < sim_top(w, SIM_CQ); i++) {
 		struct sim_cq *cq = &w->seg->cq[i];
 
 		if (!is_theirs(ctx, &cq->object))
@@ -95,11 +95,11 @@ static void reap_rest(struct sim_ctx *ctx)
 {
 	struct sim_world *w = ctx->world;
 
-	for (uint32_t i = 0; i < SIM_CHANNEL_MAX; i++)
+	for (uint32_t i = 0; i < sim_top(w, SIM_CHANNEL); i++)
 		if (is_theirs(ctx, &w->seg->channel[i].object))
 			sim_object_release(w, &w->seg->channel[i].object,
 					   SIM_CHANNEL);
-	for (uint32_t i = 0; i < SIM_PD_MAX; i++)
+	for (uint32_t i = 0; i < sim_top(w, SIM_PD); i++)
 		if (is_theirs(ctx, &w->seg->pd[i].object))
 			sim_object_release(w, &w->seg->pd[i].object, SIM_PD);
 }
@@ -142,16 +142,16 @@ int sim_world_object_count(struct sim_world *w)
 	struct sim_segment *seg = w->seg;
 	int count = 0;
 
-#define COUNT(table, max)                    \
-	for (uint32_t i = 0; i < (max); i++) \
+#define COUNT(table, kind)                              \
+	for (uint32_t i = 0; i < sim_top(w, kind); i++) \
 		count += seg->table[i].object.handle != 0;
-	COUNT(pd, SIM_PD_MAX)
-	COUNT(channel, SIM_CHANNEL_MAX)
-	COUNT(cq, SIM_CQ_MAX)
-	COUNT(qp, SIM_QP_MAX)
-	COUNT(mr, SIM_MR_MAX)
-	COUNT(srq, SIM_SRQ_MAX)
-	COUNT(xrcd, SIM_XRCD_MAX)
+	COUNT(pd, SIM_PD)
+	COUNT(channel, SIM_CHANNEL)
+	COUNT(cq, SIM_CQ)
+	COUNT(qp, SIM_QP)
+	COUNT(mr, SIM_MR)
+	COUNT(srq, SIM_SRQ)
+	COUNT(xrcd, SIM_XRCD)
 #undef COUNT
 	return count;
 }

@@ -38,7 +38,7 @@ bool sim_open_recv(struct delivery *d)
 	}
 	if (!d->srq)
 		return true;
-	sim_lock(&d->srq->lock);
+	sim_take(d->w, &d->srq->lock);
 	d->ring = &d->srq->ring;
 	/* 5.8: of the queue pair's domain; an XRC target has none. */
 	if (peer->type == IBV_QPT_XRC_RECV)
@@ -49,7 +49,7 @@ bool sim_open_recv(struct delivery *d)
 void sim_close_recv(struct delivery *d)
 {
 	if (d->srq)
-		sim_unlock(&d->srq->lock);
+		sim_drop(&d->srq->lock);
 	d->srq = NULL;
 }
 

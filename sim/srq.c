@@ -78,7 +78,7 @@ int sim_srq_modify(struct sim_ctx *ctx, struct sim_srq *srq, uint32_t limit)
 	struct sim_world *w = ctx->world;
 	int rc = 0;
 
-	sim_lock(&srq->lock);
+	sim_take(w, &srq->lock);
 	/* 2.9: a limit that can never be crossed is refused. */
 	if (limit >= srq->ring.depth)
 		rc = -EINVAL;
@@ -90,7 +90,7 @@ int sim_srq_modify(struct sim_ctx *ctx, struct sim_srq *srq, uint32_t limit)
 		sim_async(w, srq->async_channel, srq->cookie,
 			  IBV_EVENT_SRQ_LIMIT_REACHED);
 	}
-	sim_unlock(&srq->lock);
+	sim_drop(&srq->lock);
 	return rc;
 }
 
@@ -111,10 +111,10 @@ int sim_srq_destroy(struct sim_ctx *ctx, uint32_t handle)
 		return -EINVAL;
 	if (atomic_load(&srq->users))
 		return -EBUSY;
-	sim_lock(&srq->lock);
+	sim_take(w, &srq->lock);
 	atomic_store(&srq->object.handle, 0);
 	srq->ring.head = srq->ring.tail;
-	sim_unlock(&srq->lock);
+	sim_drop(&srq->lock);
 	sim_srq_free_ring(w, srq);
 	pd = sim_pd_get(w, srq->pd);
 	xrcd = sim_xrcd_get(w, srq->xrcd);
@@ -135,7 +135,7 @@ int sim_post_srq_recv(struct sim_ctx *ctx, struct sim_srq *srq,
 	struct sim_world *w = ctx->world;
 	int rc = 0;
 
-	sim_lock(&srq->lock);
+	sim_take(w, &srq->lock);
 	for (; wr; wr = wr->next) {
 		struct sim_ring *ring = &srq->ring;
 
@@ -147,7 +147,7 @@ int sim_post_srq_recv(struct sim_ctx *ctx, struct sim_srq *srq,
 			break;
 		sim_put_recv(w, ring, wr, 0, false);
 	}
-	sim_unlock(&srq->lock);
+	sim_drop(&srq->lock);
 	if (rc)
 		*bad = wr;
 	sim_kick_srq_senders(w, srq);
@@ -160,7 +160,7 @@ int sim_xrcd_open(struct sim_ctx *ctx, uint64_t inode, uint32_t *out)
 	struct sim_xrcd *xrcd;
 	int rc;
 
-	for (uint32_t i = 0; inode && i < SIM_XRCD_MAX; i++) {
+	for (uint32_t i = 0; inode && i < sim_top(w, SIM_XRCD); i++) {
 		xrcd = &w->seg->xrcd[i];
 		if (!atomic_load(&xrcd->object.handle) ||
 		    xrcd->inode != inode || xrcd->object.host != ctx->host)

@@ -49,6 +49,8 @@ static struct sim_object *find_free(struct sim_world *w,
 		if (object->handle || object->proc)
 			continue;
 		*hint = slot + 1;
+		if (slot >= w->seg->slot_top[kind])
+			atomic_store(&w->seg->slot_top[kind], slot + 1);
 		return object;
 	}
 	return NULL;
@@ -111,7 +113,7 @@ void sim_object_recount(struct sim_world *w)
 		memset(w->seg->host[host].count, 0,
 		       sizeof(w->seg->host[host].count));
 	for (int kind = 0; kind < SIM_OBJECTS; kind++)
-		for (uint32_t slot = 0; slot < tables[kind].max; slot++) {
+		for (uint32_t slot = 0; slot < sim_top(w, kind); slot++) {
 			struct sim_object *object =
 				slot_of(w, &tables[kind], slot);
 

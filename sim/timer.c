@@ -23,7 +23,7 @@ static uint64_t run_due(struct sim_world *w)
 	uint64_t now = sim_now_ns();
 	uint64_t next = SIM_NO_LIMIT;
 
-	for (uint32_t i = 0; i < SIM_CQ_MAX; i++) {
+	for (uint32_t i = 0; i < sim_top(w, SIM_CQ); i++) {
 		struct sim_cq *cq = &w->seg->cq[i];
 		uint64_t due;
 

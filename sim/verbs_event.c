@@ -31,18 +31,18 @@ static enum element element_of(uint32_t type)
 /* An event of an object that was destroyed meanwhile is not delivered. */
 static bool is_alive(struct sim_world *w, enum element of, uint64_t cookie)
 {
-#define LOOK(table, max)                                       \
-	for (uint32_t i = 0; i < (max); i++)                   \
+#define LOOK(table, kind)                                      \
+	for (uint32_t i = 0; i < sim_top(w, kind); i++)        \
 		if (w->seg->table[i].object.proc == w->proc && \
 		    w->seg->table[i].object.handle &&          \
 		    w->seg->table[i].cookie == cookie)         \
 			return true;
 	if (of == OF_CQ)
-		LOOK(cq, SIM_CQ_MAX)
+		LOOK(cq, SIM_CQ)
 	if (of == OF_QP)
-		LOOK(qp, SIM_QP_MAX)
+		LOOK(qp, SIM_QP)
 	if (of == OF_SRQ)
-		LOOK(srq, SIM_SRQ_MAX)
+		LOOK(srq, SIM_SRQ)
 #undef LOOK
 	return of == OF_PORT;
 }

@@ -132,8 +132,6 @@ static bool is_name_ok(const char *name)
 
 static void init_tables(struct sim_segment *seg)
 {
-	for (int i = 0; i < SIM_SRQ_MAX; i++)
-		sim_mutex_init(&seg->srq[i].lock);
 	for (int i = 0; i < SIM_ATOMIC_LOCKS; i++)
 		sim_mutex_init(&seg->atomic_lock[i]);
 }

@@ -298,7 +298,7 @@ struct sim_ring {
 /* A receive queue that many queue pairs draw from. */
 struct sim_srq {
 	struct sim_object object;
-	pthread_mutex_t lock;
+	struct sim_latch lock;
 	struct sim_ring ring;
 	uint32_t pd;
 	uint32_t type; /* enum ibv_srq_type */
@@ -427,6 +427,8 @@ struct sim_segment {
 	char plan[SIM_PLAN_MAX];
 
 	uint32_t slot_hint[SIM_OBJECTS]; /* where the next free slot may be */
+	_Atomic uint32_t slot_top[SIM_OBJECTS]; /* none was ever used from here
+						 * on: sim_top */
 
 	uint64_t arena_next;
 	uint64_t arena_free[SIM_ARENA_CLASSES];
@@ -474,6 +476,13 @@ struct sim_ctx {
 	uint32_t async_channel; /* for its asynchronous events; 0 none */
 	uint32_t id; /* which of its process's; imports share one; 0 all */
 };
+
+/* Who looks for objects of a kind looks at the slots below this one. */
+static inline uint32_t sim_top(struct sim_world *w,
+			       enum sim_kind_of_object kind)
+{
+	return atomic_load(&w->seg->slot_top[kind]);
+}
 
 static inline struct sim_host *sim_host_of(struct sim_world *w, uint32_t host)
 {
