@@ -32,7 +32,7 @@ FAULT := $(wildcard fault/*.c)
 MAIN  := fault/main.c $(wildcard fault/cmd_*.c)
 obj    = $(patsubst %.c,$(B)/%.o,$1)
 
-.PHONY: all deps demo check conform bench stress asan tsan valgrind tidy install help
+.PHONY: all deps demo check conform bench stress hash asan tsan valgrind tidy install help
 all: $(B)/libibverbs.so.1 $(B)/verbena-boot.so $(B)/verbena-paths.so \
      $(B)/libverbena.a $(B)/verbena
 	@:
@@ -126,8 +126,8 @@ asan tsan valgrind: deps
 	$(Q)$(MAKE) -j2 MODE=$(@:valgrind=debug) all build/$(@:valgrind=debug)/tests/plain
 	$(Q)ci/gates.sh $@
 
-tidy: deps
-	$(Q)ci/tidy.sh
+tidy hash: deps
+	$(Q)ci/$@.sh
 
 PREFIX ?= /usr/local
 install: all
@@ -144,6 +144,6 @@ help:
 	@echo "make conform   other people's programs on the emulated devices"
 	@echo "make stress    processes that are killed; make bench: its speed"
 	@echo "make check     all tests, style and memory checkers"
-	@echo "make asan|tsan|valgrind|tidy   one checker alone"
+	@echo "make asan|tsan|valgrind|tidy   one checker; make hash: one trace"
 	@echo "make, make clean, make install (to PREFIX, default /usr/local)"
 	@echo "MODE=debug|release|asan|tsan|cov chooses build/MODE; V=1 shows commands"

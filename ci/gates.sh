@@ -13,7 +13,7 @@ trap 'exit 1' HUP INT TERM
 # Suites without child programs: those are other binaries.
 inside="apple_uc/ registry/ apple_tb/ deliver/ mlx5/ provider/ rxe/ tap/ plan/
 qp_table/ rules/ semantics/ accounting/ outcomes/ keys/
-datagram/ corners/ parcel/ threads/ world/"
+datagram/ corners/ parcel/ threads/ world/ play/"
 case $gate in
 asan)
 	ASAN_OPTIONS=detect_leaks=1:log_path=$reports/asan \
@@ -21,11 +21,11 @@ asan)
 		$build/tests/plain $inside ;;
 tsan)
 	TSAN_OPTIONS=log_path=$reports/tsan \
-		$build/tests/plain apple_uc/ deliver/ tap/ threads/ ;;
+		$build/tests/plain apple_uc/ deliver/ tap/ threads/ play/ ;;
 valgrind)
 	valgrind -q --leak-check=full --show-leak-kinds=all \
 		--errors-for-leak-kinds=all --log-file="$reports/%p" \
-		$build/tests/plain apple_uc/ ;;
+		$build/tests/plain apple_uc/ play/ ;;
 *)
 	echo "ci/gates.sh: no gate '$gate'" >&2
 	exit 2 ;;

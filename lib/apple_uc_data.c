@@ -247,6 +247,18 @@ static int peer_gone(struct apple_uc *uc, const struct uc_wait *wait)
 		       (long long)where.frame);
 }
 
+/* When there is something to decide though nothing came. */
+static uint64_t next_look(const struct apple_uc *uc, const struct uc_wait *wait)
+{
+	uint64_t watch = wait->watched_ns + UC_WATCH_NS;
+	uint64_t left = UINT64_MAX - wait->since_ns;
+	uint64_t end =
+		wait->since_ns +
+		(uc->base.timeout_ns < left ? uc->base.timeout_ns : left);
+
+	return watch < end ? watch : end;
+}
+
 int uc_wait_once(struct apple_uc *uc, struct uc_wait *wait)
 {
 	struct vb_runtime *runtime = &uc->base.runtime;
@@ -275,7 +287,7 @@ int uc_wait_once(struct apple_uc *uc, struct uc_wait *wait)
 		return peer_gone(uc, wait);
 	if (idle >= uc->base.timeout_ns)
 		return timed_out(uc, wait, idle);
-	runtime->idle(runtime->arg, idle);
+	runtime->idle(runtime->arg, idle, next_look(uc, wait));
 	return 0;
 }
 

@@ -21,9 +21,11 @@ static uint64_t default_now(void *arg)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void default_idle(void *arg, uint64_t idle_ns)
+/* All of these come back long before any deadline matters. */
+static void default_idle(void *arg, uint64_t idle_ns, uint64_t until_ns)
 {
 	(void)arg;
+	(void)until_ns;
 	if (idle_ns < SPIN_NS) {
 #if defined(__x86_64__) || defined(__i386__)
 		__builtin_ia32_pause();

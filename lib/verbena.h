@@ -56,8 +56,9 @@ struct vb_cause {
  */
 struct vb_runtime {
 	uint64_t (*now_ns)(void *arg);
-	/* Called on every empty poll with the time since the last progress. */
-	void (*idle)(void *arg, uint64_t idle_ns);
+	/* Called on every empty poll with the time since the last progress,
+	 * and the moment (of now_ns) at which we look again at the latest. */
+	void (*idle)(void *arg, uint64_t idle_ns, uint64_t until_ns);
 	void *(*alloc)(void *arg, size_t align_bytes, size_t size_bytes);
 	void (*free)(void *arg, void *memory);
 	void *arg;

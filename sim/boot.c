@@ -7,7 +7,7 @@
  * bytes with read, write, send or recv. Everything else passes untouched.
  */
 #define _GNU_SOURCE
-#include "sim/sim.h"
+#include "sim/core.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -42,15 +42,12 @@ static _Atomic ino_t stream_inode; /* 0 until the stream is known */
  * directions wait for each other. */
 struct way {
 	pthread_mutex_t lock;
-	enum sim_site site;
-	uint64_t offset;
-	bool is_stopped;
-	enum sim_effect stop;
+	struct sim_way way;
 };
-static struct way in = {PTHREAD_MUTEX_INITIALIZER, SIM_SITE_BOOT_IN, 0, false,
-			SIM_EFFECT_COUNT};
-static struct way out = {PTHREAD_MUTEX_INITIALIZER, SIM_SITE_BOOT_OUT, 0, false,
-			 SIM_EFFECT_COUNT};
+static struct way in = {PTHREAD_MUTEX_INITIALIZER,
+			{SIM_SITE_BOOT_IN, SIM_EFFECT_COUNT, false, 0}};
+static struct way out = {PTHREAD_MUTEX_INITIALIZER,
+			 {SIM_SITE_BOOT_OUT, SIM_EFFECT_COUNT, false, 0}};
 
 static void find(void *slot, const char *name)
 {
@@ -99,16 +96,10 @@ static bool is_stream(int fd)
 	return st.st_ino == atomic_load(&stream_inode);
 }
 
-/* With its lock held: has this way come to a byte that a line withholds? */
+/* With its lock held. */
 static bool at_stop(struct way *way)
 {
-	uint8_t none;
-
-	if (!way->is_stopped &&
-	    sim_tap_stream(world, host, way->site, way->offset, &none, 0,
-			   &way->stop) == 0)
-		way->is_stopped = way->stop != SIM_EFFECT_COUNT;
-	return way->is_stopped;
+	return sim_way_is_stopped(world, host, &way->way);
 }
 
 static bool is_stalled(void)
@@ -116,7 +107,7 @@ static bool is_stalled(void)
 	bool stalled;
 
 	pthread_mutex_lock(&in.lock);
-	stalled = at_stop(&in) && in.stop == SIM_EFFECT_STALL;
+	stalled = at_stop(&in) && in.way.stop == SIM_EFFECT_STALL;
 	pthread_mutex_unlock(&in.lock);
 	return stalled;
 }
@@ -129,7 +120,7 @@ static ssize_t stopped_read(int fd, int flags)
 	socklen_t len = sizeof(limit);
 	int wait_ms = -1;
 
-	if (in.stop == SIM_EFFECT_EOF)
+	if (in.way.stop == SIM_EFFECT_EOF)
 		return 0;
 	getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, &len);
 	if (limit.tv_sec || limit.tv_usec)
@@ -156,9 +147,7 @@ static ssize_t stream_recv(int fd, void *bytes, size_t len, int flags)
 	if (got <= 0 || (flags & MSG_PEEK))
 		return got;
 	pthread_mutex_lock(&in.lock);
-	got = (ssize_t)sim_tap_stream(world, host, in.site, in.offset, bytes,
-				      (size_t)got, &in.stop);
-	in.offset += (uint64_t)got;
+	got = (ssize_t)sim_way_pass(world, host, &in.way, bytes, (size_t)got);
 	pthread_mutex_unlock(&in.lock);
 	return got ? got : stopped_read(fd, flags);
 }
@@ -178,14 +167,15 @@ static ssize_t stream_send(int fd, const void *bytes, size_t len, int flags)
 	memcpy(copy, bytes, len);
 	pthread_mutex_lock(&out.lock);
 	pass = at_stop(&out) ? 0
-			     : sim_tap_stream(world, host, out.site, out.offset,
-					      copy, len, &out.stop);
+			     : sim_tap_stream(world, host, out.way.site,
+					      out.way.offset, copy, len,
+					      &out.way.stop);
 	if (pass)
 		sent = real_send(fd, copy, pass, flags);
 	if (sent > 0)
-		out.offset += (uint64_t)sent;
+		out.way.offset += (uint64_t)sent;
 	if (sent == (ssize_t)pass && pass < len) {
-		if (out.stop == SIM_EFFECT_EOF)
+		if (out.way.stop == SIM_EFFECT_EOF)
 			shutdown(fd, SHUT_WR);
 		sent = (ssize_t)len;
 	}

@@ -245,7 +245,7 @@ int sim_post_send(struct sim_ctx *ctx, struct sim_qp *qp,
 		  struct ibv_send_wr *wr, struct ibv_send_wr **bad,
 		  bool is_batch);
 /* Shared by receives of both kinds: write one into a ring. */
-void sim_put_recv(struct sim_world *w, struct sim_ring *ring,
+void sim_put_recv(struct sim_world *w, struct sim_ring *ring, uint32_t pd,
 		  const struct ibv_recv_wr *wr, uint32_t frames, bool is_over);
 int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 		  struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
@@ -264,6 +264,19 @@ void sim_kick_sender(struct sim_world *w, struct sim_qp *qp);
 void sim_kick_srq_senders(struct sim_world *w, struct sim_srq *srq);
 /* Look again at waiting sends that complete on this queue and are due. */
 void sim_run_timers(struct sim_world *w, struct sim_cq *cq, uint64_t now_ns);
+
+/* Does the operation fill local memory? */
+bool sim_op_is_sink(unsigned opcode);
+
+/* late.c, all for late worlds and nothing in others. The device has these
+ * buffers now. */
+void sim_late_poison(struct sim_world *w, uint32_t pd, struct sim_wqe *wqe);
+/* A send was posted; and leaves: was its buffer changed in between? Only its
+ * own process can tell. */
+void sim_late_posted(struct sim_world *w, const struct sim_qp *qp,
+		     struct sim_wqe *wqe);
+void sim_late_leaves(struct sim_world *w, const struct sim_qp *qp,
+		     struct sim_wqe *wqe);
 
 /* copy.c: the data mover. */
 struct sim_span {
@@ -352,19 +365,31 @@ void sim_timer_forget(void);
 /* Lines that claim this event, as a mask; counts it as reached. */
 uint64_t sim_tap_message(struct sim_world *w, const struct sim_qp *qp,
 			 enum sim_site site, uint64_t ordinal);
-/* Has the world a plan? The one branch of the taps; `make bench` compares with
- * a build that has none. */
+/* Is there reason to look at events (enum sim_watch)? The one branch of the
+ * taps; `make bench` compares with a build that has none. */
 static inline bool sim_is_armed(const struct sim_world *w)
 {
 #ifdef SIM_UNTAPPED
 	(void)w;
 	return false;
 #else
-	return atomic_load_explicit(&w->seg->is_armed, memory_order_relaxed);
+	return atomic_load_explicit(&w->seg->watched, memory_order_relaxed);
 #endif
 }
 /* errno of an armed `fail` that strikes this call, else 0. */
 int sim_tap_call(struct sim_ctx *ctx, enum sim_call call);
+/* One direction of a bootstrap stream, at one end. */
+struct sim_way {
+	enum sim_site site;
+	enum sim_effect stop; /* SIM_EFFECT_COUNT: nothing stops it */
+	bool is_stopped;
+	uint64_t offset; /* of the next byte */
+};
+/* Has it come to a byte that a line withholds? */
+bool sim_way_is_stopped(struct sim_world *w, int host, struct sim_way *way);
+/* Strike the next bytes; how many pass. */
+size_t sim_way_pass(struct sim_world *w, int host, struct sim_way *way,
+		    uint8_t *bytes, size_t len);
 /* The first line of the mask with this effect, or NULL; takes it out. */
 struct sim_fault *sim_tap_take(struct sim_world *w, uint64_t *mask,
 			       enum sim_effect effect);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Completion queues: push, poll, arm. */
-#include "sim/core.h"
+#include "sim/play.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -212,6 +212,8 @@ bool sim_cq_append(struct sim_world *w, struct sim_cq *cq,
 				      memory_order_release);
 		atomic_store_explicit(&cq->tail, cq->tail + 1,
 				      memory_order_release);
+		if (sim_is_played())
+			sim_play_happened(cq->object.host);
 		/* The line of a later one, while there is time. */
 		__builtin_prefetch(sim_cq_slot(w, cq, cq->tail + 1), 1);
 		return true;
@@ -362,8 +364,10 @@ static void to_wc(const struct sim_cqe *cqe, struct ibv_wc *wc)
  * for. */
 static __thread uint32_t empty_polls;
 
-static int nothing(const struct sim_cq *cq)
+static int nothing(struct sim_world *w, const struct sim_cq *cq)
 {
+	if (sim_is_played())
+		return sim_play_found_nothing(w, cq) ? 0 : -EIO;
 	if (++empty_polls % EMPTY_POLLS == 0)
 		sched_yield();
 	return atomic_load_explicit(&cq->is_overrun, memory_order_relaxed)
@@ -393,7 +397,7 @@ int sim_cq_poll(struct sim_ctx *ctx, struct sim_cq *cq, int count,
 		if (due != SIM_NO_LIMIT)
 			run_due_timers(w, cq, due);
 		if (due == SIM_NO_LIMIT || sim_cq_is_empty(w, cq))
-			return nothing(cq);
+			return nothing(w, cq);
 	}
 	empty_polls = 0;
 	sim_take(w, &cq->poll_lock);
@@ -412,6 +416,8 @@ int sim_cq_poll(struct sim_ctx *ctx, struct sim_cq *cq, int count,
 				      memory_order_release);
 	}
 	sim_drop(&cq->poll_lock);
+	if (sim_is_played())
+		sim_trace_wcs(w, wc, got);
 	/* Its region went while the message was under way. */
 	if (failed && atomic_load(&failed->state) != IBV_QPS_ERR)
 		sim_qp_fail(w, failed);

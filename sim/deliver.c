@@ -60,6 +60,13 @@ const struct sim_op *sim_op_of(unsigned opcode)
 	return &ops[opcode];
 }
 
+bool sim_op_is_sink(unsigned opcode)
+{
+	const struct sim_op *op = sim_op_of(opcode);
+
+	return op && (op->class == SIM_OP_READ || op->class == SIM_OP_ATOMIC);
+}
+
 bool sim_is_opcode(unsigned opcode)
 {
 	return sim_op_of(opcode) != NULL;
@@ -141,7 +148,8 @@ static void wait_until(struct delivery *d, uint64_t due)
 	if (!cq)
 		return;
 	set_deadline(cq, due);
-	if (!cq->channel || !atomic_load(&cq->armed))
+	/* A late world's program need not look: a thread does. */
+	if (!d->w->seg->late_ns && (!cq->channel || !atomic_load(&cq->armed)))
 		return;
 	/* The program may be asleep. Ours: a thread keeps its timers. Another
 	 * process's: an event on an empty queue makes it look and arm again. */
@@ -348,6 +356,11 @@ static void tap_head(struct delivery *d)
 		return;
 	wqe->flags |= SIM_WQE_TAPPED;
 	wqe->tx_ordinal = d->qp->tx_count++;
+	if (sim_is_played())
+		sim_trace_qp(d->qp, "leave", wqe->tx_ordinal, "len=%llu",
+			     (unsigned long long)d->len);
+	if (sim_is_armed(d->w))
+		sim_late_leaves(d->w, d->qp, wqe);
 	wqe->tx_mask =
 		sim_tap_message(d->w, d->qp, SIM_SITE_QP_TX, wqe->tx_ordinal);
 	/* R21, knob: completed while it may still wait for credit. */
@@ -362,8 +375,7 @@ static void tap_head(struct delivery *d)
 /* The local end of the bytes: read for a send or a write, filled otherwise. */
 static bool find_local(struct delivery *d)
 {
-	bool is_sink =
-		d->op->class == SIM_OP_READ || d->op->class == SIM_OP_ATOMIC;
+	bool is_sink = sim_op_is_sink(d->wqe->opcode);
 	struct sim_span *spans = is_sink ? d->to : d->from;
 	int count = sim_spans_of(d->w, d->qp->pd, d->wqe,
 				 is_sink ? IBV_ACCESS_LOCAL_WRITE : 0, spans);
@@ -426,6 +438,26 @@ static uint32_t types_of(const struct delivery *d)
 						 : d->op->types;
 }
 
+/* The late personality: not before it has been the head for so long. */
+static bool is_held(struct delivery *d)
+{
+	struct sim_wqe *wqe = d->wqe;
+
+	if (wqe->flags & SIM_WQE_DUE)
+		return false;
+	if (!(wqe->flags & SIM_WQE_HELD)) {
+		wqe->flags |= SIM_WQE_HELD;
+		d->now_ns = sim_now_ns();
+		wait_until(d, d->now_ns + d->w->seg->late_ns);
+		return true;
+	}
+	if (sim_now_ns() < d->qp->wait_until_ns)
+		return true;
+	wqe->flags |= SIM_WQE_DUE;
+	sim_wait_over(d->qp);
+	return false;
+}
+
 /* Try the head once. True: look at the head again. */
 static bool step(struct delivery *d)
 {
@@ -435,6 +467,8 @@ static bool step(struct delivery *d)
 	d->wqe = sim_wqe_at(d->w, &qp->sq, qp->sq.head);
 	d->op = sim_op_of(d->wqe->opcode);
 	d->len = d->wqe->len;
+	if (sim_is_armed(d->w) && d->w->seg->late_ns && is_held(d))
+		return false;
 	tap_head(d);
 	/* R24, knob other_opcodes=ignore: it completes and does nothing. */
 	if (d->model->ignores_opcode &&

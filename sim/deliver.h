@@ -10,7 +10,7 @@
 #ifndef SIM_DELIVER_H
 #define SIM_DELIVER_H
 
-#include "sim/core.h"
+#include "sim/play.h"
 
 enum sim_op_class {
 	SIM_OP_SEND,

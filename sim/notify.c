@@ -6,7 +6,7 @@
  * one lost to a full buffer is found when the others have been taken.
  */
 #define _GNU_SOURCE
-#include "sim/core.h"
+#include "sim/play.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -87,8 +87,12 @@ void sim_async(struct sim_world *w, uint32_t channel, uint64_t cookie, int type)
 {
 	struct sim_event event = {.cookie = cookie, .type = (uint32_t)type};
 
-	if (channel)
-		post(w, channel, &event, sizeof(event));
+	if (!channel)
+		return;
+	post(w, channel, &event, sizeof(event));
+	if (sim_is_played())
+		for (uint32_t host = 0; host < SIM_HOST_COUNT; host++)
+			sim_play_happened(host);
 }
 
 void sim_cq_wake(struct sim_world *w, struct sim_cq *cq)
@@ -98,6 +102,8 @@ void sim_cq_wake(struct sim_world *w, struct sim_cq *cq)
 	if (!channel || atomic_exchange(&cq->is_event_pending, 1))
 		return; /* owed already, and rung */
 	atomic_fetch_add(&channel->pending, 1);
+	if (sim_is_played())
+		sim_play_happened(channel->object.host);
 	ring(w, cq->channel, atomic_load(&cq->object.handle));
 }
 
@@ -132,7 +138,12 @@ int sim_channel_take(struct sim_world *w, uint32_t handle, int fd,
 		return -EINVAL;
 	while (!cq) {
 		uint32_t named = 0;
-		ssize_t got = recv(fd, &named, sizeof(named), 0);
+		ssize_t got;
+
+		if (sim_is_played() &&
+		    !sim_play_await_bytes("an event of its channel", fd))
+			return -EIO;
+		got = recv(fd, &named, sizeof(named), 0);
 
 		if (got < 0)
 			return -errno;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Posting: check a work request, write it into its ring, start delivery. */
-#include "sim/core.h"
+#include "sim/play.h"
 
 #include <errno.h>
 #include <string.h>
@@ -195,6 +195,11 @@ static void put_send(struct sim_world *w, struct sim_qp *qp,
 		sim_model_of(sim_host_of(w, qp->object.host))->frame_bytes,
 		len);
 	wqe->frames_end = ring->frames_posted;
+	if (sim_is_armed(w))
+		sim_late_posted(w, qp, wqe);
+	if (sim_is_played())
+		sim_trace_qp(qp, "send", ring->tail, "opcode=%d len=%u",
+			     wqe->opcode, wqe->len);
 	atomic_store_explicit(&ring->tail, ring->tail + 1,
 			      memory_order_release);
 }
@@ -264,7 +269,7 @@ static int check_recv(struct sim_world *w, struct sim_qp *qp, uint32_t frames,
 	return 0;
 }
 
-void sim_put_recv(struct sim_world *w, struct sim_ring *ring,
+void sim_put_recv(struct sim_world *w, struct sim_ring *ring, uint32_t pd,
 		  const struct ibv_recv_wr *wr, uint32_t frames, bool is_over)
 {
 	struct sim_wqe *wqe = sim_wqe_at(w, ring, ring->tail);
@@ -277,6 +282,8 @@ void sim_put_recv(struct sim_world *w, struct sim_ring *ring,
 	put_sges(wqe, wr->sg_list, wr->num_sge);
 	ring->frames_posted += frames;
 	wqe->frames_end = ring->frames_posted;
+	if (sim_is_armed(w))
+		sim_late_poison(w, pd, wqe);
 	atomic_store_explicit(&ring->tail, ring->tail + 1,
 			      memory_order_release);
 }
@@ -314,7 +321,10 @@ int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 		rc = check_recv(w, qp, frames, &is_over);
 		if (rc)
 			break;
-		sim_put_recv(w, &qp->rq, wr, frames, is_over);
+		if (sim_is_played())
+			sim_trace_qp(qp, "recv", qp->rq.tail, "len=%u",
+				     length_of(wr->sg_list, wr->num_sge));
+		sim_put_recv(w, &qp->rq, qp->pd, wr, frames, is_over);
 		note_recv(w, qp);
 		if (frames)
 			atomic_fetch_add(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Queue pairs: create, modify, destroy, and flush. */
-#include "sim/core.h"
+#include "sim/play.h"
 
 #include <errno.h>
 #include <string.h>
@@ -494,6 +494,9 @@ int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 	}
 	if (mask & IBV_QP_STATE)
 		tell_state(w, qp, attr, mask, from);
+	if (sim_is_played() && (mask & IBV_QP_STATE))
+		sim_trace_qp(qp, "state", (uint64_t)attr->qp_state, "from=%u",
+			     from);
 	sim_qp_release(qp);
 	/* SQD -> RTS: what was held may go. RTR: a held sender may go. */
 	sim_send_progress(w, qp);

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 
@@ -68,6 +69,10 @@ struct sim_world_config {
 	bool is_observer; /* watches; owns no objects */
 	bool is_passive;  /* only reads the plan: joins an existing world,
 			   * without a place among its processes */
+	/* The late personality: a message leaves so long after it has come to
+	 * the head of its queue, and what the device owns is poisoned. 0: at
+	 * once. */
+	uint64_t late_ns;
 };
 
 /*
@@ -150,6 +155,82 @@ size_t sim_tap_stream(struct sim_world *world, int host, enum sim_site site,
 		      uint64_t offset, uint8_t *bytes, size_t len,
 		      enum sim_effect *stop);
 
+/* --- deterministic runs -------------------------------------------------- */
+
+/* How the device uses the freedom it has; README.md says exactly. */
+enum sim_personality {
+	SIM_EAGER, /* a message is delivered when it is posted */
+	SIM_LATE,  /* as late as can be, and what the device owns is poisoned */
+	SIM_PREEMPT, /* eager, but tasks are interrupted at chosen calls */
+};
+
+/* An endpoint of a run: a thread that acts on its host. */
+struct sim_task {
+	int host; /* 0 = a, 1 = b */
+	void (*run)(void *arg);
+	void *arg;
+};
+
+#define SIM_TASK_MAX 16
+
+struct sim_play {
+	struct sim_world *world; /* private, and nobody else uses it */
+	enum sim_personality personality;
+	/* PREEMPT: the ordinals of calls to interrupt at, ascending; NULL:
+	 * one in four, as the seed says. */
+	const uint64_t *switches;
+	int switch_count;
+	uint64_t seed;
+	FILE *trace;		/* one line an event; NULL: only the hash */
+	uint64_t event_limit;	/* 0: 10,000,000 lines */
+	uint64_t time_limit_ns; /* 0: an hour of the run's own time */
+};
+
+struct sim_play_result {
+	uint64_t hash; /* over the bytes of the trace */
+	uint64_t events;
+	uint64_t calls;	  /* that could have been interrupted */
+	uint64_t turns;	  /* how often the baton changed hands */
+	uint64_t time_ns; /* the run's own, from 0 */
+	/* Messages whose buffer was changed between post and departure. */
+	uint64_t changed;
+	bool is_deadlock;
+	char text[SIM_ERROR_MAX]; /* why it did not end by itself */
+};
+
+/*
+ * Run the tasks to their end, one at a time, in an order and at times that
+ * depend on nothing but what they do. Verbs act on `play->world` meanwhile.
+ * -EDEADLK: all waited and nothing could come; -ELOOP: a limit was reached.
+ * Either way the tasks were told (a poll fails, a stream is reset, the clock is
+ * far on) and have ended. -EBUSY: this process is in such a run already;
+ * -EINVAL: a shared world, or a task of no host. A task that never comes to a
+ * hook is named on standard error after a minute, and the process aborts.
+ */
+int sim_play(const struct sim_play *play, const struct sim_task *tasks,
+	     int count, struct sim_play_result *result);
+
+/*
+ * For tasks. Nothing to do: until something happens to this task's host, or
+ * the clock has come to `until_ns` (SIM_NO_LIMIT: never). May return early.
+ */
+void sim_play_idle(uint64_t until_ns);
+/* The time; a task that reads it between polls is taken to wait for it. */
+uint64_t sim_play_now_ns(void);
+
+/*
+ * The bootstrap stream of a run, between host a and host b; faults strike it.
+ * Bytes moved (fewer than asked for: it holds 64 KiB), or -EAGAIN, -EPIPE,
+ * -ECONNRESET; 0 from recv is the end. Tasks only.
+ */
+long sim_stream_send(const void *bytes, size_t len);
+long sim_stream_recv(void *bytes, size_t len, bool is_peek);
+/* Wait until a call would not return -EAGAIN: 1, or 0 when the time is up. */
+int sim_stream_wait(bool for_write, uint64_t until_ns);
+/* End what we send; and both ways. */
+void sim_stream_end(void);
+void sim_stream_shutdown(void);
+
 /* One row of `verbena models`. */
 struct sim_knob {
 	const char *name;
@@ -170,7 +251,8 @@ struct sim_model_info {
 bool sim_model_info(int i, struct sim_model_info *info);
 
 /* Nanoseconds of CLOCK_MONOTONIC, which times everything in sim, and of
- * CLOCK_REALTIME, which is only told to programs. */
+ * CLOCK_REALTIME, which is only told to programs. In a deterministic run both
+ * are the run's own clock. */
 uint64_t sim_now_ns(void);
 uint64_t sim_wall_ns(void);
 

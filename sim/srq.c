@@ -145,7 +145,7 @@ int sim_post_srq_recv(struct sim_ctx *ctx, struct sim_srq *srq,
 			rc = ENOMEM;
 		if (rc)
 			break;
-		sim_put_recv(w, ring, wr, 0, false);
+		sim_put_recv(w, ring, srq->pd, wr, 0, false);
 	}
 	sim_drop(&srq->lock);
 	if (rc)

@@ -4,7 +4,7 @@
  * holds it, reached when its site had an event, matched when it claimed one,
  * fired when it struck, and effective when something observable changed.
  */
-#include "sim/core.h"
+#include "sim/play.h"
 
 #include <string.h>
 
@@ -72,6 +72,21 @@ void sim_tap_fired(struct sim_fault *fault, uint64_t ordinal, bool is_effective)
 	atomic_fetch_add(&fault->fired, 1);
 	if (is_effective)
 		atomic_fetch_add(&fault->effective, 1);
+	if (sim_is_played())
+		sim_trace(fault->host, "fault", fault->id, ordinal,
+			  "effective=%d", is_effective);
+}
+
+/* The data path's calls have lines of their own. */
+static void trace_call(uint32_t host, enum sim_call call, uint64_t ordinal)
+{
+#define X(name, word) [SIM_CALL_##name] = word,
+	static const char *const words[] = {SIM_CALLS(X)};
+#undef X
+
+	if (call != SIM_CALL_POST_SEND && call != SIM_CALL_POST_RECV &&
+	    call != SIM_CALL_POLL_CQ)
+		sim_trace((int)host, "call", words[call], ordinal, "-");
 }
 
 int sim_tap_call(struct sim_ctx *ctx, enum sim_call call)
@@ -83,7 +98,11 @@ int sim_tap_call(struct sim_ctx *ctx, enum sim_call call)
 
 	if (!sim_is_armed(w))
 		return 0;
+	if (sim_is_played())
+		sim_play_call();
 	ordinal = atomic_fetch_add(&host->call_count[call], 1);
+	if (sim_is_played())
+		trace_call(ctx->host, call, ordinal);
 	for (int i = 0; i < w->seg->fault_count; i++) {
 		struct sim_fault *fault = &w->seg->fault[i];
 
@@ -150,5 +169,25 @@ size_t sim_tap_stream(struct sim_world *w, int host, enum sim_site site,
 	if (stopper && (pass < len || len == 0) &&
 	    atomic_load(&stopper->fired) == 0)
 		sim_tap_fired(stopper, stopper->first, true);
+	return pass;
+}
+
+bool sim_way_is_stopped(struct sim_world *w, int host, struct sim_way *way)
+{
+	uint8_t none;
+
+	if (!way->is_stopped && sim_tap_stream(w, host, way->site, way->offset,
+					       &none, 0, &way->stop) == 0)
+		way->is_stopped = way->stop != SIM_EFFECT_COUNT;
+	return way->is_stopped;
+}
+
+size_t sim_way_pass(struct sim_world *w, int host, struct sim_way *way,
+		    uint8_t *bytes, size_t len)
+{
+	size_t pass = sim_tap_stream(w, host, way->site, way->offset, bytes,
+				     len, &way->stop);
+
+	way->offset += pass;
 	return pass;
 }

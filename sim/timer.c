@@ -4,7 +4,7 @@
  * completion channel. Started on first need; a program that polls, and a
  * deterministic run, never have one.
  */
-#include "sim/core.h"
+#include "sim/play.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -17,11 +17,13 @@ static bool is_running;
 static bool is_stopping;
 static bool is_kicked; /* there may be an earlier deadline */
 
-/* Run what is due; the moment of what comes next, SIM_NO_LIMIT for nothing. */
+/* Run what is due; the moment of what comes next, SIM_NO_LIMIT for nothing. In
+ * a late world another process may make a message of ours wait, and does not
+ * tell: look as often as messages leave. */
 static uint64_t run_due(struct sim_world *w)
 {
 	uint64_t now = sim_now_ns();
-	uint64_t next = SIM_NO_LIMIT;
+	uint64_t next = w->seg->late_ns ? now + w->seg->late_ns : SIM_NO_LIMIT;
 
 	for (uint32_t i = 0; i < sim_top(w, SIM_CQ); i++) {
 		struct sim_cq *cq = &w->seg->cq[i];
@@ -83,6 +85,8 @@ void sim_timer_start(struct sim_world *w)
 {
 	pthread_condattr_t attr;
 
+	if (sim_is_played())
+		return;
 	pthread_mutex_lock(&lock);
 	is_kicked = true;
 	if (is_running) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Asynchronous events: read one, acknowledge one. */
+#include "sim/play.h"
 #include "sim/verbs_front.h"
 
 #include <sys/socket.h>
@@ -93,6 +94,12 @@ int ibv_get_async_event(struct ibv_context *context,
 	ssize_t got;
 
 	do {
+		if (sim_is_played() &&
+		    !sim_play_await_bytes("an asynchronous event",
+					  context->async_fd)) {
+			errno = EIO;
+			return -1;
+		}
 		got = recv(context->async_fd, &record, sizeof(record), 0);
 		if (got < 0)
 			return -1;

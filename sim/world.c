@@ -157,6 +157,9 @@ static int init_segment(struct sim_world *w,
 			return rc;
 	}
 	sim_model_cable(seg->host);
+	seg->late_ns = config->late_ns;
+	if (seg->late_ns)
+		atomic_fetch_or(&seg->watched, SIM_WATCH_LATE);
 	if (config->plan_text) {
 		int rc = sim_world_arm(w, config->faults, config->fault_count,
 				       config->plan_text);
@@ -183,10 +186,25 @@ static int check_plan(struct sim_world *w,
 	return -EEXIST;
 }
 
+static int check_late(struct sim_world *w,
+		      const struct sim_world_config *config, char *error)
+{
+	if (!config->late_ns || config->late_ns == w->seg->late_ns)
+		return 0;
+	snprintf(error, SIM_ERROR_MAX,
+		 "world '%s' was made %s; give --late to its first program, "
+		 "or name another --world",
+		 w->name,
+		 w->seg->late_ns ? "with another --late" : "without --late");
+	return -EEXIST;
+}
+
 /* A model that a joiner names must be the one that the world runs. */
 static int check_models(struct sim_world *w,
 			const struct sim_world_config *config, char *error)
 {
+	int rc;
+
 	for (int host = 0; host < SIM_HOST_COUNT; host++) {
 		const char *have = w->seg->host[host].model_text;
 		const char *want = config->model[host];
@@ -195,7 +213,7 @@ static int check_models(struct sim_world *w,
 		if (!want || strcmp(want, have) == 0)
 			continue;
 		memset(&parsed, 0, sizeof(parsed));
-		int rc = sim_model_apply(&parsed, (uint32_t)host, want, error);
+		rc = sim_model_apply(&parsed, (uint32_t)host, want, error);
 		if (rc)
 			return rc;
 		if (parsed.model == w->seg->host[host].model &&
@@ -208,7 +226,8 @@ static int check_models(struct sim_world *w,
 			 w->name, have, want);
 		return -EEXIST;
 	}
-	return check_plan(w, config, error);
+	rc = check_plan(w, config, error);
+	return rc ? rc : check_late(w, config, error);
 }
 
 /* The host with the fewest processes of a kind, for one that names none. */
@@ -596,14 +615,16 @@ int sim_world_arm(struct sim_world *w, const struct sim_fault *faults,
 		return -E2BIG;
 	sim_lock(&seg->lock);
 	for (int host = 0; host < SIM_HOST_COUNT; host++)
-		if (seg->is_armed || seg->host[host].qp_ordinal) {
+		if ((seg->watched & SIM_WATCH_PLAN) ||
+		    seg->host[host].qp_ordinal) {
 			sim_unlock(&seg->lock);
 			return -EBUSY;
 		}
 	memcpy(seg->fault, faults, sizeof(*faults) * (size_t)count);
 	seg->fault_count = count;
 	snprintf(seg->plan, sizeof(seg->plan), "%s", plan_text);
-	atomic_store(&seg->is_armed, count > 0);
+	if (count > 0)
+		atomic_fetch_or(&seg->watched, SIM_WATCH_PLAN);
 	sim_unlock(&seg->lock);
 	return 0;
 }

@@ -252,6 +252,8 @@ enum sim_wqe_flag {
 	SIM_WQE_OVER_BUDGET = 1 << 6, /* R13, accepted: its data never lands */
 	SIM_WQE_COMPLETED = 1 << 7,   /* R21, completed before it left */
 	SIM_WQE_LOST = 1 << 8,	      /* dropped; sent again on timeout */
+	SIM_WQE_HELD = 1 << 9,	      /* late: it leaves at its time */
+	SIM_WQE_DUE = 1 << 10,	      /* and that has come */
 };
 
 /* A work request in a ring; its sges, or its inline bytes, follow it. */
@@ -270,7 +272,9 @@ struct sim_wqe {
 	uint8_t num_sge;
 	uint8_t attempts;     /* acknowledge timeouts so far */
 	uint8_t rnr_attempts; /* receiver-not-ready timeouts so far */
-	uint8_t reserved[10];
+	uint8_t reserved[2];
+	uint32_t sum; /* late: of its bytes, when it was posted */
+	uint32_t reserved2;
 	union sim_operand op;
 };
 _Static_assert(sizeof(struct sim_wqe) % 16 == 0, "sges follow aligned");
@@ -408,6 +412,14 @@ struct sim_host {
 	_Atomic uint64_t call_count[SIM_CALL_COUNT];
 };
 
+/* Why events have to be looked at: they have a plan, or the late personality,
+ * or are those of a deterministic run. */
+enum sim_watch {
+	SIM_WATCH_PLAN = 1 << 0,
+	SIM_WATCH_LATE = 1 << 1,
+	SIM_WATCH_RUN = 1 << 2,
+};
+
 /* A free list a size class; see arena.c. */
 #define SIM_ARENA_CLASSES 18 /* 4 KiB … 512 MiB */
 
@@ -420,8 +432,9 @@ struct sim_segment {
 	struct sim_host host[SIM_HOST_COUNT];
 	struct sim_proc proc[SIM_PROC_MAX];
 
-	_Atomic uint32_t is_armed;	/* the one branch of the taps */
+	_Atomic uint32_t watched; /* enum sim_watch: the taps' one branch */
 	_Atomic uint32_t movers_wanted; /* somebody may not copy himself */
+	uint64_t late_ns;		/* 0 = eager */
 	int32_t fault_count;
 	struct sim_fault fault[SIM_FAULT_MAX];
 	char plan[SIM_PLAN_MAX];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The plain runner: each test in a fork of its own, so that one that crashes
- * ends alone. Usage: plain [PREFIX...]; a test runs when its suite/name begins
- * with one of them. The last line counts, in the plain form.
+ * ends alone. Usage: plain [--repeat N] [PREFIX...]; a test runs when its
+ * suite/name begins with one of them; N times in its process, which is timed.
+ * The last line counts, in the plain form.
  */
 #ifndef HARNESS_CRITERION
 
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TEST_MAX  512
@@ -68,7 +70,25 @@ static bool is_wanted(const struct test *test, int argc, char **argv)
 	return argc == 1;
 }
 
-static int run_one(const struct test *test)
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void repeat(const struct test *test, int times)
+{
+	uint64_t start = now_ns();
+
+	for (int i = 0; i < times; i++)
+		test->run();
+	printf("%s/%s: %d runs, %.0f a second\n", test->suite, test->name,
+	       times, times / ((double)(now_ns() - start) / 1e9));
+}
+
+static int run_one(const struct test *test, int times)
 {
 	int status;
 	pid_t pid;
@@ -76,7 +96,10 @@ static int run_one(const struct test *test)
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0) {
-		test->run();
+		if (times)
+			repeat(test, times);
+		else
+			test->run();
 		exit(0);
 	}
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
@@ -86,14 +109,20 @@ static int run_one(const struct test *test)
 
 int main(int argc, char **argv)
 {
-	int passed = 0, failed = 0, skipped = 0;
+	int passed = 0, failed = 0, skipped = 0, times = 0;
+
+	if (argc > 2 && strcmp(argv[1], "--repeat") == 0) {
+		times = atoi(argv[2]);
+		argc -= 2;
+		argv += 2;
+	}
 
 	for (int i = 0; i < test_count; i++) {
 		int status;
 
 		if (!is_wanted(&tests[i], argc, argv))
 			continue;
-		status = run_one(&tests[i]);
+		status = run_one(&tests[i], times);
 		passed += status == 0;
 		skipped += status == EXIT_SKIP;
 		failed += status != 0 && status != EXIT_SKIP;

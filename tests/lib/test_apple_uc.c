@@ -565,10 +565,11 @@ static uint64_t fast_now(void *arg)
 	return *(uint64_t *)arg += 1000000000;
 }
 
-static void fast_idle(void *arg, uint64_t idle_ns)
+static void fast_idle(void *arg, uint64_t idle_ns, uint64_t until_ns)
 {
 	(void)arg;
 	(void)idle_ns;
+	(void)until_ns;
 }
 
 Test(apple_uc, DA29_deadlines_are_of_the_injected_clock)
