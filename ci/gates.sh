@@ -13,7 +13,7 @@ trap 'exit 1' HUP INT TERM
 # Suites without child programs: those are other binaries.
 inside="apple_uc/ registry/ apple_tb/ deliver/ mlx5/ provider/ rxe/ tap/ plan/
 qp_table/ rules/ semantics/ accounting/ outcomes/ keys/
-datagram/ corners/ parcel/ threads/ world/ play/"
+datagram/ corners/ parcel/ threads/ world/ play/ late/"
 case $gate in
 asan)
 	ASAN_OPTIONS=detect_leaks=1:log_path=$reports/asan \
@@ -21,7 +21,7 @@ asan)
 		$build/tests/plain $inside ;;
 tsan)
 	TSAN_OPTIONS=log_path=$reports/tsan \
-		$build/tests/plain apple_uc/ deliver/ tap/ threads/ play/ ;;
+		$build/tests/plain apple_uc/ deliver/ tap/ threads/ play/ late/ ;;
 valgrind)
 	valgrind -q --leak-check=full --show-leak-kinds=all \
 		--errors-for-leak-kinds=all --log-file="$reports/%p" \

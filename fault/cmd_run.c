@@ -15,12 +15,16 @@
 
 #include "fault/tool.h"
 
+#define DEFAULT_LATE_US "200"
+
 struct run_options {
 	const char *world;
 	const char *model;
 	const char *plan;
 	const char *host;
 	bool maps_memory;
+	uint64_t late_ns;
+	bool spares_owned;
 	char **program;
 };
 
@@ -33,10 +37,26 @@ static const struct argp_option options[] = {
 	 "fault plan of a new world: a file, or the text (';' ends a line)", 0},
 	{"map-memory", 'M', NULL, 0,
 	 "let peers copy directly to and from registered whole pages", 0},
+	{"late", 'l', "US", OPTION_ARG_OPTIONAL,
+	 "read each send's buffer US microseconds (default 200) after its turn "
+	 "has come, and fill what the device owns with 0xa5",
+	 0},
+	{"no-poison", 'n', NULL, 0,
+	 "with --late: leave what the device owns as it is", 0},
 	{"host", 'H', "a|b", 0, "which end of the cable (default: the emptier)",
 	 0},
 	{0},
 };
+
+/* False: not a number of microseconds up to a second. */
+static bool parse_late(const char *text, uint64_t *late_ns)
+{
+	char *end;
+	unsigned long us = strtoul(text ? text : DEFAULT_LATE_US, &end, 10);
+
+	*late_ns = us * 1000;
+	return !*end && us >= 1 && us <= 1000000;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -58,6 +78,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'M':
 		run->maps_memory = true;
 		return 0;
+	case 'n':
+		run->spares_owned = true;
+		return 0;
+	case 'l':
+		if (!parse_late(arg, &run->late_ns))
+			argp_error(state,
+				   "--late=%s: microseconds, 1 to 1000000",
+				   arg);
+		return 0;
 	case ARGP_KEY_ARG:
 		run->program = &state->argv[state->next - 1];
 		state->next = state->argc;
@@ -65,6 +94,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!run->program)
 			argp_error(state, "no program given");
+		if (run->spares_owned && !run->late_ns)
+			argp_error(state, "--no-poison is for --late");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -233,6 +264,8 @@ static int enter(const struct run_options *run, const struct fault_plan *plan,
 		 struct sim_world **world, char *error)
 {
 	struct sim_world_config config = {.name = run->world,
+					  .late_ns = run->late_ns,
+					  .spares_owned = run->spares_owned,
 					  .is_observer = true};
 
 	for (int host = 0; host < SIM_HOST_COUNT; host++)

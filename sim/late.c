@@ -23,7 +23,7 @@ void sim_late_poison(struct sim_world *w, uint32_t pd, struct sim_wqe *wqe)
 {
 	struct sim_span spans[SIM_SPAN_MAX];
 
-	if (w->seg->late_ns)
+	if (w->seg->late_ns && !w->seg->spares_owned)
 		poison(spans,
 		       sim_spans_of(w, pd, wqe, IBV_ACCESS_LOCAL_WRITE, spans));
 }

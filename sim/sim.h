@@ -70,9 +70,10 @@ struct sim_world_config {
 	bool is_passive;  /* only reads the plan: joins an existing world,
 			   * without a place among its processes */
 	/* The late personality: a message leaves so long after it has come to
-	 * the head of its queue, and what the device owns is poisoned. 0: at
-	 * once. */
+	 * the head of its queue, and what the device owns is poisoned unless it
+	 * is spared. 0: at once. */
 	uint64_t late_ns;
+	bool spares_owned;
 };
 
 /*

@@ -158,6 +158,7 @@ static int init_segment(struct sim_world *w,
 	}
 	sim_model_cable(seg->host);
 	seg->late_ns = config->late_ns;
+	seg->spares_owned = config->spares_owned;
 	if (seg->late_ns)
 		atomic_fetch_or(&seg->watched, SIM_WATCH_LATE);
 	if (config->plan_text) {
@@ -189,7 +190,8 @@ static int check_plan(struct sim_world *w,
 static int check_late(struct sim_world *w,
 		      const struct sim_world_config *config, char *error)
 {
-	if (!config->late_ns || config->late_ns == w->seg->late_ns)
+	if (!config->late_ns || (config->late_ns == w->seg->late_ns &&
+				 config->spares_owned == w->seg->spares_owned))
 		return 0;
 	snprintf(error, SIM_ERROR_MAX,
 		 "world '%s' was made %s; give --late to its first program, "

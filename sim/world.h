@@ -435,6 +435,7 @@ struct sim_segment {
 	_Atomic uint32_t watched; /* enum sim_watch: the taps' one branch */
 	_Atomic uint32_t movers_wanted; /* somebody may not copy himself */
 	uint64_t late_ns;		/* 0 = eager */
+	uint32_t spares_owned;
 	int32_t fault_count;
 	struct sim_fault fault[SIM_FAULT_MAX];
 	char plan[SIM_PLAN_MAX];

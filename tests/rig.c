@@ -31,9 +31,10 @@ void rig_arm(struct sim_world *world, const char *text)
 		 0);
 }
 
-void rig_open(struct rig *rig, const char *model, const char *plan)
+static void open_world(struct rig *rig, const char *model, uint64_t late_ns)
 {
-	struct sim_world_config config = {.model = {model, model}};
+	struct sim_world_config config = {.model = {model, model},
+					  .late_ns = late_ns};
 	char error[SIM_ERROR_MAX] = "";
 	int rc;
 
@@ -41,8 +42,10 @@ void rig_open(struct rig *rig, const char *model, const char *plan)
 	rc = sim_world_open(&config, &rig->world, error);
 	CHECK(rc == 0, "%s", error);
 	sim_world_use(rig->world);
-	if (plan)
-		rig_arm(rig->world, plan);
+}
+
+static void open_devices(struct rig *rig)
+{
 	for (int host = 0; host < 2; host++) {
 		struct ibv_device **list;
 		int count;
@@ -55,6 +58,20 @@ void rig_open(struct rig *rig, const char *model, const char *plan)
 		CHECK(rig->end[host].context, "open_device");
 	}
 	sim_host_set(-1);
+}
+
+void rig_open(struct rig *rig, const char *model, const char *plan)
+{
+	open_world(rig, model, 0);
+	if (plan)
+		rig_arm(rig->world, plan);
+	open_devices(rig);
+}
+
+void rig_open_late(struct rig *rig, const char *model, uint64_t late_ns)
+{
+	open_world(rig, model, late_ns);
+	open_devices(rig);
 }
 
 void rig_make(struct rig_end *end, enum ibv_qp_type type, uint32_t depth)

@@ -33,6 +33,9 @@ struct rig {
  * on them. `plan` is armed, NULL for none. Fails the test on any error. */
 void rig_open(struct rig *rig, const char *model, const char *plan);
 
+/* The same, in the late personality: see sim_world_config. */
+void rig_open_late(struct rig *rig, const char *model, uint64_t late_ns);
+
 /* Arm a world with a plan's text. */
 void rig_arm(struct sim_world *world, const char *text);
 

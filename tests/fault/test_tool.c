@@ -478,3 +478,61 @@ Test(tool, a_plan_file_that_is_empty_or_no_text)
 	CHECK_HAS(out.text, "Invalid or incomplete multibyte");
 	CHECK_HAS(out.text, "Is a directory");
 }
+
+/* ibv_uc_pingpong sends from the buffer that it has posted for receiving. */
+Test(tool, late_shows_an_unmodified_program_what_it_does_too_early)
+{
+	struct rig_output out;
+
+	for (int spares = 0; spares < 2; spares++) {
+		rig_shell(
+			&out,
+			"R=\"timeout 60 $VERBENA run -w %s\"; P=%d; "
+			"$R --late=50 %s -- ibv_uc_pingpong -c -p $P & s=$!; "
+			"sleep 0.5; $R -- ibv_uc_pingpong -c -p $P localhost; "
+			"echo status $?; wait $s",
+			rig_name(), rig_free_port(),
+			spares ? "--no-poison" : "");
+		CHECK_HAS(out.text, "status 0\n");
+		CHECK((strstr(out.text, "invalid data") == NULL) == spares,
+		      "%s", out.text);
+	}
+}
+
+Test(tool, late_is_the_first_programs_to_choose)
+{
+	static const struct {
+		const char *first, *second, *told;
+	} rows[] = {
+		{"", "--late", "was made without --late"},
+		{"--late=7", "--late=8", "was made with another --late"},
+		{"--late=7", "--late=7 --no-poison", "with another --late"},
+		{"--late=7", "--late=7", ""},
+		{"--late=7", "", ""},
+	};
+	struct rig_output out;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		rig_shell(&out,
+			  "R=\"$VERBENA run -w %s\"; $R %s -- sh -c \""
+			  "$R %s -- true\"; echo status $?",
+			  rig_name(), rows[i].first, rows[i].second);
+		CHECK_HAS(out.text, rows[i].told);
+		CHECK_HAS(out.text,
+			  rows[i].told[0] ? "status 2\n" : "status 0\n");
+	}
+}
+
+Test(tool, late_wants_microseconds)
+{
+	static const char *const wrong[] = {"--late=0", "--late=x",
+					    "--late=1000001", "--no-poison"};
+	struct rig_output out;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		rig_shell(&out, "$VERBENA run -w %s %s -- true", rig_name(),
+			  wrong[i]);
+		CHECK_EQ(out.status, 2);
+		CHECK_HAS(out.text, "late");
+	}
+}
