@@ -43,7 +43,8 @@ struct sim_playing {
 	struct sim_play_result result;
 	struct task task[SIM_TASK_MAX];
 	int count;
-	int left;
+	int started;
+	int left; /* of those, not at their end */
 	uint64_t happened[SIM_HOST_COUNT];
 	bool is_over;
 	int rc;
@@ -434,13 +435,14 @@ static void start_tasks(struct sim_playing *p, const struct sim_task *tasks)
 		if (p->rc)
 			task->state = TASK_DONE;
 		else
-			p->left++;
+			p->started++;
 	}
+	p->left = p->started;
 	/* Not all of them: those that are there are only told so. */
 	if (p->rc)
 		end_run(p, p->rc);
 	pthread_mutex_lock(&p->lock);
-	if (p->left > 0)
+	if (p->started > 0)
 		p->running = 0;
 	pthread_cond_signal(&p->task[0].wake);
 	pthread_mutex_unlock(&p->lock);
@@ -448,10 +450,8 @@ static void start_tasks(struct sim_playing *p, const struct sim_task *tasks)
 
 static void join_tasks(struct sim_playing *p)
 {
-	int started = p->left;
-
 	await_end(p);
-	for (int i = 0; i < started; i++)
+	for (int i = 0; i < p->started; i++)
 		pthread_join(p->task[i].thread, NULL);
 	for (int i = 0; i < p->count; i++)
 		pthread_cond_destroy(&p->task[i].wake);
