@@ -216,8 +216,9 @@ int sim_ring_init(struct sim_world *w, struct sim_ring *ring,
 		  const struct sim_ring_request *want);
 void sim_ring_fini(struct sim_world *w, struct sim_ring *ring);
 
-/* Complete everything outstanding with WR_FLUSH_ERR. The caller holds the
- * lock of the queue that is flushed. */
+/* Complete everything outstanding with WR_FLUSH_ERR, in a queue pair that is in
+ * ERR. The caller holds the lock of the queue that is flushed (of receives: the
+ * taking side's, not the posting side's). */
 void sim_sq_flush(struct sim_world *w, struct sim_qp *qp);
 void sim_rq_flush(struct sim_world *w, struct sim_qp *qp);
 

@@ -10,6 +10,7 @@
 #include "sim/diag.h"
 
 #define LARGE	    65536
+#define KICK_NS	    2000
 #define EMPTY_POLLS 512 /* before the processor is offered to others */
 
 static uint32_t stride_of(uint32_t size)
@@ -76,6 +77,7 @@ int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
 	cq->parcels = 0;
 	cq->parcel_head = cq->parcel_tail = 0;
 	cq->head_seen = cq->parcel_head_seen = 0;
+	cq->starved = cq->owes_kick = 0;
 	if (ch)
 		atomic_fetch_add(&ch->users, 1);
 	*granted = cq->depth;
@@ -364,10 +366,49 @@ static void to_wc(const struct sim_cqe *cqe, struct ibv_wc *wc)
  * for. */
 static __thread uint32_t empty_polls;
 
-static int nothing(struct sim_world *w, const struct sim_cq *cq)
+/* A send that completes here wants a receive: is there one by now? The peer
+ * would see to it later, and with a system call a message. */
+static void feed(struct sim_world *w, struct sim_cq *cq)
+{
+	struct sim_qp *qp = sim_qp_mine(w, atomic_load(&cq->starved));
+	struct sim_qp *peer =
+		qp ? sim_qp_by_num(w, atomic_load(&qp->dest)) : NULL;
+
+	if (peer && atomic_load(&peer->rq.head) == atomic_load(&peer->rq.tail))
+		return;
+	atomic_store(&cq->starved, 0);
+	if (!peer)
+		return;
+	/* Whatever is posted from here on, we find ourselves. */
+	atomic_store(&peer->has_waiter, 0);
+	sim_send_progress(w, qp);
+}
+
+/* Receives were posted that the sender has not found in time. */
+static void kick(struct sim_world *w, struct sim_cq *cq)
+{
+	uint64_t now = sim_now_ns(), since = atomic_load(&cq->owes_since_ns);
+	struct sim_qp *qp;
+
+	if (!since) {
+		atomic_store(&cq->owes_since_ns, now);
+		return;
+	}
+	if (now - since < KICK_NS)
+		return;
+	qp = sim_qp_mine(w, atomic_exchange(&cq->owes_kick, 0));
+	if (qp && atomic_exchange(&qp->has_waiter, 0))
+		sim_kick_sender(w, qp);
+}
+
+static int nothing(struct sim_world *w, struct sim_cq *cq)
 {
 	if (sim_is_played())
 		return sim_play_found_nothing(w, cq) ? 0 : -EIO;
+	if (atomic_load_explicit(&cq->starved, memory_order_relaxed))
+		feed(w, cq);
+	if (atomic_load_explicit(&cq->owes_kick, memory_order_relaxed))
+		kick(w, cq);
 	if (++empty_polls % EMPTY_POLLS == 0)
 		sched_yield();
 	return atomic_load_explicit(&cq->is_overrun, memory_order_relaxed)

@@ -255,6 +255,15 @@ bool sim_copy_failed(struct delivery *d, enum sim_copy_result why)
 	return false;
 }
 
+/* We look ourselves when we poll: see kick_later. */
+static void note_starved(struct delivery *d)
+{
+	struct sim_cq *cq = sim_cq_get(d->w, d->qp->send_cq);
+
+	if (cq && d->qp->object.proc == d->w->proc && !sim_is_armed(d->w))
+		atomic_store(&cq->starved, atomic_load(&d->qp->object.handle));
+}
+
 bool sim_no_receive(struct delivery *d)
 {
 	enum sim_no_recv what = d->model->no_recv(d->qp);
@@ -262,10 +271,13 @@ bool sim_no_receive(struct delivery *d)
 
 	if (d->srq && what != SIM_NO_RECV_DROP)
 		atomic_store(&d->srq->has_waiters, 1);
-	/* Posting does not take our lock: look again when it is told. */
+	/* Who posts next sees that we wait. */
 	if (!d->srq && what != SIM_NO_RECV_DROP) {
+		sim_take(d->w, &d->peer->post_lock);
 		atomic_store(&d->peer->has_waiter, 1);
 		is_there = sim_recv_head(d) != NULL;
+		sim_drop(&d->peer->post_lock);
+		note_starved(d);
 	}
 	sim_close_recv(d);
 	sim_drop(&d->peer->rq_lock);
@@ -341,7 +353,8 @@ bool sim_takes_messages(struct delivery *d)
 	if (d->model->psn_ok && !d->model->psn_ok(d->host, d->qp, peer))
 		return false;
 	/* 5.8: the first message tells a responder that it is connected. */
-	if (state == IBV_QPS_RTR && !atomic_exchange(&peer->is_met, 1))
+	if (state == IBV_QPS_RTR && !atomic_load(&peer->is_met) &&
+	    !atomic_exchange(&peer->is_met, 1))
 		sim_qp_raise(d->w, peer, IBV_EVENT_COMM_EST);
 	return true;
 }

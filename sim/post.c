@@ -35,15 +35,10 @@ static bool is_count_ok(const struct sim_model *model, const struct sim_qp *qp,
 
 static bool has_room(const struct sim_ring *ring, uint32_t frames)
 {
-	uint32_t used = ring->tail - ring->done;
-
-	/* A request may complete before it leaves (R21, knob), so that its
-	 * slot looks free: the ring itself must have room, too. */
-	if (used >= ring->depth || ring->tail - ring->head >= ring->size)
-		return false;
-	return !ring->frame_budget ||
-	       ring->frames_posted - ring->frames_done + frames <=
-		       ring->frame_budget;
+	return ring->tail - ring->done < ring->depth &&
+	       (!ring->frame_budget ||
+		ring->frames_posted - ring->frames_done + frames <=
+			ring->frame_budget);
 }
 
 static void put_sges(struct sim_wqe *wqe, const struct ibv_sge *sge, int count)
@@ -134,7 +129,11 @@ static int check_send(struct sim_world *w, struct sim_qp *qp,
 		return -rc;
 	if (qp->type == IBV_QPT_UD && !wr->wr.ud.ah)
 		return EINVAL;
-	if (!has_room(&qp->sq, sim_frames(model->frame_bytes, len)))
+	/* A request may complete before it leaves (R21, knob), so that its
+	 * slot looks free: the ring itself must have room, too. (Of receives
+	 * that cannot be; and their head is on the sender's processor.) */
+	if (!has_room(&qp->sq, sim_frames(model->frame_bytes, len)) ||
+	    qp->sq.tail - qp->sq.head >= qp->sq.size)
 		return refuse_full(model, qp,
 				   sim_frames(model->frame_bytes, len), false);
 	return 0;
@@ -301,11 +300,34 @@ static void note_recv(struct sim_world *w, struct sim_qp *qp)
 		qp->posted_min = len;
 }
 
+/*
+ * The sender waits for a receive. A copy by us costs a system call, by it none;
+ * and if it polls, it finds the receive without being told (cq.c, feed). So it
+ * has a little time, until we have found nothing to do for a while. Not if it
+ * cannot know, or we may not come to poll.
+ */
+static bool kick_later(struct sim_world *w, struct sim_qp *qp)
+{
+	struct sim_qp *sender = sim_qp_by_num(w, atomic_load(&qp->dest));
+	struct sim_cq *cq = sim_cq_get(w, qp->recv_cq);
+	struct sim_cq *theirs = sender ? sim_cq_get(w, sender->send_cq) : NULL;
+	uint32_t none = 0, handle = atomic_load(&qp->object.handle);
+
+	if (!cq || !theirs || cq->channel || theirs->channel ||
+	    sender->object.proc == w->proc || sim_is_armed(w))
+		return false;
+	if (atomic_load(&cq->owes_kick) == handle)
+		return true;
+	atomic_store(&cq->owes_since_ns, 0);
+	return atomic_compare_exchange_strong(&cq->owes_kick, &none, handle);
+}
+
 int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 		  struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct sim_world *w = ctx->world;
 	const struct sim_model *model = sim_model_of(sim_host_of(w, ctx->host));
+	bool is_awaited;
 	int rc = 0;
 
 	sim_take(w, &qp->post_lock);
@@ -331,6 +353,8 @@ int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 				&sim_host_of(w, ctx->host)->frames_posted,
 				frames);
 	}
+	is_awaited =
+		atomic_load_explicit(&qp->has_waiter, memory_order_relaxed);
 	sim_drop(&qp->post_lock);
 	if (rc)
 		*bad = wr;
@@ -339,7 +363,8 @@ int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 		sim_rq_flush(w, qp);
 		sim_drop(&qp->rq_lock);
 	}
-	if (atomic_exchange(&qp->has_waiter, 0))
+	if (is_awaited && !kick_later(w, qp) &&
+	    atomic_exchange(&qp->has_waiter, 0))
 		sim_kick_sender(w, qp);
 	return rc;
 }

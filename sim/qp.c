@@ -271,6 +271,17 @@ void sim_sq_flush(struct sim_world *w, struct sim_qp *qp)
 
 void sim_rq_flush(struct sim_world *w, struct sim_qp *qp)
 {
+	/* What is being posted gets there before we look; what is posted later
+	 * sees the state, and flushes. */
+	sim_take(w, &qp->post_lock);
+	sim_drop(&qp->post_lock);
+	flush_ring(w, qp, true);
+}
+
+/* With all locks held. */
+static void flush_all(struct sim_world *w, struct sim_qp *qp)
+{
+	sim_sq_flush(w, qp);
 	flush_ring(w, qp, true);
 }
 
@@ -278,8 +289,7 @@ void sim_qp_fail(struct sim_world *w, struct sim_qp *qp)
 {
 	sim_qp_hold(w, qp);
 	atomic_store(&qp->state, IBV_QPS_ERR);
-	sim_sq_flush(w, qp);
-	sim_rq_flush(w, qp);
+	flush_all(w, qp);
 	sim_qp_release(qp);
 }
 
@@ -488,10 +498,8 @@ int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 		atomic_store(&qp->state, attr->qp_state);
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
 		reset_rings(w, qp);
-	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR) {
-		sim_sq_flush(w, qp);
-		sim_rq_flush(w, qp);
-	}
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_ERR)
+		flush_all(w, qp);
 	if (mask & IBV_QP_STATE)
 		tell_state(w, qp, attr, mask, from);
 	if (sim_is_played() && (mask & IBV_QP_STATE))

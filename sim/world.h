@@ -198,6 +198,12 @@ struct sim_cq {
 	_Alignas(SIM_APART) struct sim_latch poll_lock;
 	_Atomic uint32_t head;
 	_Atomic uint32_t parcel_head;
+	/* For who polls in vain: queue pair whose head wants a receive of its
+	 * peer's; and one with receives that its peer was not told of, since
+	 * when (0: see kick_later). Handles; 0 = none. */
+	_Atomic uint32_t starved;
+	_Atomic uint32_t owes_kick;
+	_Atomic uint64_t owes_since_ns;
 };
 
 /* Where a datagram goes. */
