@@ -288,6 +288,41 @@ static void finish(struct duo *duo)
 	CHECK_EQ(rig_worlds_left(rig_name()), 0);
 }
 
+/* Post SENDs a … b - 1 of `len` bytes from places of their own. */
+static void post_sends(struct duo *duo, uint32_t a, uint32_t b, uint32_t len)
+{
+	for (uint32_t i = a; i < b; i++) {
+		uint8_t *memory = duo->side.memory + (size_t)i * len;
+		struct ibv_sge sge = {(uintptr_t)memory, len,
+				      duo->side.mr->lkey};
+		struct ibv_send_wr wr = {.wr_id = i,
+					 .sg_list = &sge,
+					 .num_sge = 1,
+					 .opcode = IBV_WR_SEND,
+					 .send_flags = IBV_SEND_SIGNALED};
+		struct ibv_send_wr *bad;
+
+		for (uint32_t at = 0; at < len; at++)
+			memory[at] = byte_of(i, at);
+		CHECK_EQ(ibv_post_send(duo->side.qp, &wr, &bad), 0);
+	}
+}
+
+/* Completions a … b - 1, in order. */
+static void await_sends(struct duo *duo, uint32_t a, uint32_t b)
+{
+	for (uint32_t i = a; i < b; i++) {
+		struct ibv_wc wc = {.wr_id = UINT64_MAX};
+		int got = 0;
+
+		for (long turn = 0; !got && turn < 200000000; turn++)
+			got = ibv_poll_cq(duo->side.cq, 1, &wc);
+		CHECK_EQ(got, 1);
+		CHECK_EQ(wc.wr_id, i);
+		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+	}
+}
+
 static enum ibv_wc_status run(struct duo *duo, enum ibv_wr_opcode opcode,
 			      uint8_t *memory, uint32_t len, uint64_t remote)
 {
@@ -505,6 +540,37 @@ Test(parcel, a_missing_page_is_blamed_on_its_owner)
 		duo.side.mr = own;
 		CHECK_EQ(ibv_dereg_mr(mr), 0);
 		CHECK_EQ(munmap(page, 16384), 0);
+		finish(&duo);
+	}
+}
+
+Test(parcel, sends_that_were_first_go_when_either_side_polls)
+{
+	static const uint32_t lens[] = {8, 4096, 20000};
+	struct duo duo;
+
+	for (size_t i = 0; i < sizeof(lens) / sizeof(*lens); i++) {
+		uint32_t len = lens[i];
+
+		start(&duo, true);
+		/* The sender: the receiver says nothing and looks at nothing.
+		 */
+		post_sends(&duo, 0, 20, len);
+		CHECK_EQ(tell(&duo, RECEIVE, 0, 20, len), 0);
+		await_sends(&duo, 0, 20);
+		CHECK_EQ(tell(&duo, POLL, 0, 20, len), 0);
+		/* The receiver: the sender looks at nothing. */
+		post_sends(&duo, 20, 40, len);
+		CHECK_EQ(tell(&duo, RECEIVE, 20, 40, len), 0);
+		CHECK_EQ(tell(&duo, POLL, 20, 40, len), 0);
+		await_sends(&duo, 20, 40);
+		/* Both, and never enough of them. */
+		post_sends(&duo, 40, 80, len);
+		for (uint32_t at = 40; at < 80; at += 10) {
+			CHECK_EQ(tell(&duo, RECEIVE, at, at + 10, len), 0);
+			await_sends(&duo, at, at + 10);
+			CHECK_EQ(tell(&duo, POLL, at, at + 10, len), 0);
+		}
 		finish(&duo);
 	}
 }
