@@ -574,3 +574,96 @@ Test(parcel, sends_that_were_first_go_when_either_side_polls)
 		finish(&duo);
 	}
 }
+
+/* --- lists of one-sided requests -------------------------------------------
+ */
+
+#define LIST 40
+
+/* LIST requests of a page each, posted at once; `bad` has a key of nobody's. */
+static void post_list(struct duo *duo, enum ibv_wr_opcode opcode, uint32_t bad)
+{
+	struct ibv_sge sge[LIST];
+	struct ibv_send_wr wr[LIST], *failed;
+
+	memset(wr, 0, sizeof(wr));
+	for (uint32_t i = 0; i < LIST; i++) {
+		uint32_t len = 4096 - 8 * i;
+
+		sge[i] =
+			(struct ibv_sge){(uintptr_t)duo->side.memory + 4096 * i,
+					 len, duo->side.mr->lkey};
+		wr[i].wr_id = i;
+		wr[i].sg_list = &sge[i];
+		wr[i].num_sge = 1;
+		wr[i].opcode = opcode;
+		wr[i].send_flags = IBV_SEND_SIGNALED;
+		wr[i].wr.rdma.remote_addr = duo->far.memory + 4096 * i;
+		wr[i].wr.rdma.rkey = i == bad ? 0x77777777 : duo->far.rkey;
+		wr[i].next = i + 1 < LIST ? &wr[i + 1] : NULL;
+	}
+	CHECK_EQ(ibv_post_send(duo->side.qp, wr, &failed), 0);
+}
+
+/* All before the bad one are done, itself is refused, the rest are flushed. */
+static void check_list(struct duo *duo, uint32_t bad)
+{
+	for (uint32_t i = 0; i < LIST; i++) {
+		struct ibv_wc wc;
+
+		CHECK_EQ(ibv_poll_cq(duo->side.cq, 1, &wc), 1);
+		CHECK_EQ(wc.wr_id, i);
+		CHECK_EQ(wc.status, i < bad    ? IBV_WC_SUCCESS
+				    : i == bad ? IBV_WC_REM_ACCESS_ERR
+					       : IBV_WC_WR_FLUSH_ERR);
+	}
+}
+
+Test(parcel, a_list_of_writes_ends_where_one_is_refused)
+{
+	for (uint32_t bad = 0; bad <= LIST; bad += 10) {
+		struct duo duo;
+
+		start(&duo, true);
+		for (uint32_t i = 0; i < LIST * 4096; i++)
+			duo.side.memory[i] = (uint8_t)(i / 4096 + 1);
+		post_list(&duo, IBV_WR_RDMA_WRITE, bad);
+		check_list(&duo, bad);
+		for (uint32_t i = 0; i < LIST; i++) {
+			uint32_t last = 4096 * i + 4096 - 8 * i - 1;
+			uint64_t want = i < bad ? i + 1 : 0;
+
+			CHECK_EQ(tell(&duo, PEEK, 4096 * i, 0, 0), want);
+			CHECK_EQ(tell(&duo, PEEK, last, 0, 0), want);
+			if (i)
+				CHECK_EQ(tell(&duo, PEEK, last + 1, 0, 0), 0);
+		}
+		finish(&duo);
+	}
+}
+
+Test(parcel, a_list_of_reads_ends_where_one_is_refused)
+{
+	for (uint32_t bad = 0; bad <= LIST; bad += 20) {
+		struct duo duo;
+
+		start(&duo, true);
+		for (uint32_t i = 0; i < LIST; i++)
+			memset(duo.side.memory + 4096 * i, (int)i + 1, 4096);
+		post_list(&duo, IBV_WR_RDMA_WRITE, LIST);
+		check_list(&duo, LIST);
+		memset(duo.side.memory, 0, LIST * 4096);
+		post_list(&duo, IBV_WR_RDMA_READ, bad);
+		check_list(&duo, bad);
+		for (uint32_t i = 0; i < LIST; i++) {
+			uint32_t last = 4096 * i + 4096 - 8 * i - 1;
+			uint8_t want = i < bad ? (uint8_t)(i + 1) : 0;
+
+			CHECK_EQ(duo.side.memory[4096 * i], want);
+			CHECK_EQ(duo.side.memory[last], want);
+			if (i)
+				CHECK_EQ(duo.side.memory[last + 1], 0);
+		}
+		finish(&duo);
+	}
+}
