@@ -68,7 +68,17 @@ enum sim_copy_result sim_copy_data(struct delivery *d)
 		.to_count = d->to_count,
 	};
 
-	return d->len ? sim_copy(d->w, &copy) : SIM_COPY_OK;
+	enum sim_copy_result result;
+
+	if (!d->len)
+		return SIM_COPY_OK;
+	if (d->op->class == SIM_OP_SEND && d->recv_cq && !is_inline) {
+		struct sim_cq *cq = sim_cq_get(d->w, d->recv_cq);
+
+		if (cq && sim_share_copy(d->w, cq, &copy, &result))
+			return result;
+	}
+	return sim_copy(d->w, &copy);
 }
 
 /* Change byte `at` of what has landed; false when it is outside, or equal. */

@@ -325,10 +325,25 @@ void sim_parcel_take(struct sim_world *w, struct sim_cq *cq,
 /* With both locks held: the bytes arrive; once, whatever comes later. */
 void sim_parcel_land(struct sim_world *w, const struct sim_cq *cq,
 		     struct sim_cq_slot *slot);
-/* Copy now what waits, from any process: before its memory is looked at in
- * another way, or goes. */
+/* Copy now what waits in a queue, from any process: its memory goes. The same
+ * with both locks held. */
 void sim_parcels_land(struct sim_world *w, uint32_t cq);
+void sim_parcels_land_held(struct sim_world *w, struct sim_cq *cq);
+/* The same in all queues of a process where what waits is for one of these
+ * places, which are now read or written in another way. */
+void sim_parcels_land_at(struct sim_world *w, uint32_t proc,
+			 const struct sim_span *spans, int count);
+/* A new queue: it had none. */
+void sim_parcels_init(struct sim_world *w, struct sim_cq *cq);
 void sim_parcels_free(struct sim_world *w, struct sim_cq *cq);
+
+/* share.c */
+/* Copy a long message to the queue's owner, who may help. False: not for this,
+ * and nothing was done. The peer's receive lock is held. */
+bool sim_share_copy(struct sim_world *w, struct sim_cq *cq,
+		    const struct sim_copy *copy, enum sim_copy_result *result);
+/* By the owner, which has nothing else to do. */
+void sim_share_help(struct sim_world *w, struct sim_cq *cq);
 
 /* mover.c */
 /* May this process not copy itself? */

@@ -74,10 +74,10 @@ int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
 	cq->is_event_pending = 0;
 	cq->head = cq->tail = cq->is_overrun = cq->users = 0;
 	cq->deadline_ns = SIM_NO_LIMIT;
-	cq->parcels = 0;
-	cq->parcel_head = cq->parcel_tail = 0;
-	cq->head_seen = cq->parcel_head_seen = 0;
-	cq->starved = cq->owes_kick = 0;
+	cq->head_seen = 0;
+	sim_parcels_init(w, cq);
+	cq->starved = cq->owes_kick = cq->wants_help = 0;
+	memset(&cq->share, 0, sizeof(cq->share));
 	if (ch)
 		atomic_fetch_add(&ch->users, 1);
 	*granted = cq->depth;
@@ -159,7 +159,7 @@ int sim_cq_resize(struct sim_ctx *ctx, struct sim_cq *cq, uint32_t depth,
 			move(w, &old, old.head + i, cq, i);
 		cq->depth = model->cq_depth_rounds ? size - 1 : depth;
 		atomic_store(&cq->head, 0);
-		cq->head_seen = 0;
+		cq->head_seen = cq->landed = 0;
 		atomic_store(&cq->tail, used);
 	}
 	*granted = cq->depth;
@@ -267,19 +267,19 @@ void sim_cq_purge(struct sim_world *w, uint32_t handle, uint32_t qp)
 	if (!cq)
 		return;
 	sim_cq_hold(w, cq);
+	/* The bytes of a message that came arrive all the same. */
+	sim_parcels_land_held(w, cq);
 	to = cq->head;
 	for (uint32_t i = cq->head; i != cq->tail; i++) {
 		struct sim_cq_slot *slot = sim_cq_slot(w, cq, i);
 
-		/* The bytes of a message that came arrive all the same. */
-		if (slot->cqe.qp == qp)
-			sim_parcel_land(w, cq, slot);
-		else if (to++ != i)
+		if (slot->cqe.qp != qp && to++ != i)
 			move(w, cq, i, cq, to - 1);
 	}
 	for (uint32_t i = to; i != cq->tail; i++)
 		atomic_store(&sim_cq_slot(w, cq, i)->cqe.turn, 0);
 	atomic_store_explicit(&cq->tail, to, memory_order_release);
+	cq->landed = to;
 	/* Nothing is under way: all of the parcels' room is free. */
 	if (to == cq->head)
 		cq->parcel_tail = cq->parcel_head_seen = cq->parcel_head;
@@ -409,6 +409,8 @@ static int nothing(struct sim_world *w, struct sim_cq *cq)
 		feed(w, cq);
 	if (atomic_load_explicit(&cq->owes_kick, memory_order_relaxed))
 		kick(w, cq);
+	if (atomic_load_explicit(&cq->wants_help, memory_order_relaxed))
+		sim_share_help(w, cq);
 	if (++empty_polls % EMPTY_POLLS == 0)
 		sched_yield();
 	return atomic_load_explicit(&cq->is_overrun, memory_order_relaxed)

@@ -28,6 +28,22 @@ static uint32_t find_room(struct sim_cq *cq, uint32_t need)
 	return cq->parcel_tail + need < head ? cq->parcel_tail : RING_BYTES;
 }
 
+/* So that who looks for late completions finds them. */
+static void set_late(struct sim_world *w, const struct sim_cq *cq, bool is_late)
+{
+	uint32_t slot = (uint32_t)(cq - w->seg->cq);
+	_Atomic uint64_t *word = &w->seg->late_cqs[slot / 64];
+	uint64_t bit = 1ull << slot % 64;
+
+	if (((atomic_load_explicit(word, memory_order_relaxed) & bit) != 0) ==
+	    is_late)
+		return;
+	if (is_late)
+		atomic_fetch_or(word, bit);
+	else
+		atomic_fetch_and(word, ~bit);
+}
+
 void *sim_parcel_put(struct sim_world *w, struct sim_cq *cq,
 		     struct sim_cqe *cqe)
 {
@@ -36,6 +52,7 @@ void *sim_parcel_put(struct sim_world *w, struct sim_cq *cq,
 	uint32_t offset;
 
 	cqe->parcel = 0;
+	set_late(w, cq, true);
 	if (len <= sizeof(cqe->tiny))
 		return cqe->tiny;
 	if (len <= SIM_LINE && cq->stride > SIM_LINE)
@@ -127,6 +144,19 @@ void sim_parcel_take(struct sim_world *w, struct sim_cq *cq,
 				      memory_order_release);
 }
 
+/* With both locks: the first that may wait. */
+static uint32_t first_waiting(const struct sim_cq *cq)
+{
+	return (int32_t)(cq->landed - cq->head) > 0 ? cq->landed : cq->head;
+}
+
+void sim_parcels_land_held(struct sim_world *w, struct sim_cq *cq)
+{
+	for (uint32_t i = first_waiting(cq); i != cq->tail; i++)
+		sim_parcel_land(w, cq, sim_cq_slot(w, cq, i));
+	cq->landed = cq->tail;
+}
+
 void sim_parcels_land(struct sim_world *w, uint32_t handle)
 {
 	struct sim_cq *cq = sim_cq_get(w, handle);
@@ -134,9 +164,72 @@ void sim_parcels_land(struct sim_world *w, uint32_t handle)
 	if (!cq || cq->head == cq->tail)
 		return;
 	sim_cq_hold(w, cq);
-	for (uint32_t i = cq->head; i != cq->tail; i++)
-		sim_parcel_land(w, cq, sim_cq_slot(w, cq, i));
+	sim_parcels_land_held(w, cq);
 	sim_cq_release(cq);
+}
+
+/* Is what waits in this slot for one of these places? */
+static bool is_for(struct sim_world *w, struct sim_cq_slot *slot,
+		   const struct sim_span *spans, int count)
+{
+	const struct sim_cqe *cqe = &slot->cqe;
+	struct sim_qp *qp = cqe->is_late ? sim_qp_get(w, cqe->qp) : NULL;
+	struct sim_span to[SIM_SPAN_MAX];
+	int n;
+
+	if (!qp || !cqe->byte_len)
+		return false;
+	n = sim_spans_of(w, qp->pd, sim_wqe_at(w, &qp->rq, cqe->wqe_index),
+			 IBV_ACCESS_LOCAL_WRITE, to);
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < count; j++)
+			if (to[i].addr < spans[j].addr + spans[j].length &&
+			    spans[j].addr < to[i].addr + to[i].length)
+				return true;
+	return false;
+}
+
+/* All that waits in a queue, if any of it is for these places: others may be
+ * for the same, and came before it. */
+static void land_at(struct sim_world *w, struct sim_cq *cq,
+		    const struct sim_span *spans, int count)
+{
+	if (cq->head == cq->tail || cq->landed == cq->tail)
+		return;
+	sim_cq_hold(w, cq);
+	for (uint32_t i = first_waiting(cq); i != cq->tail; i++)
+		if (is_for(w, sim_cq_slot(w, cq, i), spans, count)) {
+			sim_parcels_land_held(w, cq);
+			break;
+		}
+	sim_cq_release(cq);
+}
+
+void sim_parcels_land_at(struct sim_world *w, uint32_t proc,
+			 const struct sim_span *spans, int count)
+{
+	uint32_t words = (sim_top(w, SIM_CQ) + 63) / 64;
+
+	for (uint32_t word = 0; word < words; word++) {
+		uint64_t bits = atomic_load(&w->seg->late_cqs[word]);
+
+		for (; bits; bits &= bits - 1) {
+			int slot = (int)(64 * word) + __builtin_ctzll(bits);
+			struct sim_cq *cq = &w->seg->cq[slot];
+
+			if (cq->object.proc == proc &&
+			    atomic_load(&cq->object.handle))
+				land_at(w, cq, spans, count);
+		}
+	}
+}
+
+void sim_parcels_init(struct sim_world *w, struct sim_cq *cq)
+{
+	cq->parcels = 0;
+	cq->parcel_head = cq->parcel_tail = cq->parcel_head_seen = 0;
+	cq->landed = 0;
+	set_late(w, cq, false);
 }
 
 void sim_parcels_free(struct sim_world *w, struct sim_cq *cq)

@@ -49,6 +49,8 @@ static enum ibv_wc_status check_key(struct delivery *d, struct sim_span *span,
 		return IBV_WC_REM_ACCESS_ERR;
 	span->addr = sim_bus_address(mr, range.addr);
 	span->length = range.length;
+	/* What was sent before is there before this is. */
+	sim_parcels_land_at(d->w, d->peer->object.proc, span, 1);
 	/* Mapped here, it is as good as this process's own. */
 	if (*proc != d->w->proc && d->op->class != SIM_OP_ATOMIC &&
 	    sim_map_span(d->w, mr, span))
@@ -309,9 +311,6 @@ bool sim_meet_remote(struct delivery *d)
 		sim_drop(&d->peer->rq_lock);
 		return sim_no_answer(d);
 	}
-	/* What was sent before is there before this is. */
-	if (d->peer->object.proc != d->w->proc)
-		sim_parcels_land(d->w, d->peer->recv_cq);
 	sim_tap_arrival(d);
 	if (sim_is_struck(d)) {
 		if (sim_strike_drop(d, &goes_on))

@@ -329,6 +329,8 @@ static bool fill_receive(struct delivery *d, struct sim_wqe *recv)
 		misfit(d, recv, prot_status(d), IBV_WC_REM_OP_ERR);
 		return true;
 	}
+	/* What was sent to the same places is there before this is. */
+	sim_parcels_land_at(d->w, d->to_proc, d->to, d->to_count);
 	if (!(recv->flags & SIM_WQE_OVER_BUDGET))
 		copied = sim_copy_data(d);
 	if (copied != SIM_COPY_OK)

@@ -167,6 +167,17 @@ struct sim_cq_slot {
 	uint8_t bytes[SIM_LINE];
 };
 
+/* A long message on its way, in pieces; see share.c. */
+struct sim_share {
+	_Atomic uint32_t next; /* piece to claim */
+	_Atomic uint32_t helpers;
+	_Atomic uint32_t has_failed; /* one of them */
+	_Atomic uint32_t is_taken;
+	_Atomic uint32_t pieces;
+	uint32_t from_proc, to_proc;
+	uint64_t from, to, length;
+};
+
 /*
  * Those who complete hold `lock`, who polls holds `poll_lock`; neither waits
  * for the other. Who changes what is in between holds both, in that order. They
@@ -187,6 +198,7 @@ struct sim_cq {
 	 * completes here has to be looked at again; SIM_NO_LIMIT = none. */
 	_Atomic uint64_t deadline_ns;
 	uint64_t parcels; /* see parcel.c; arena offset, 0 = none needed yet */
+	_Atomic uint32_t landed; /* none before this one waits to be filled */
 
 	_Alignas(SIM_APART) struct sim_latch lock;
 	_Atomic uint32_t armed;
@@ -204,6 +216,9 @@ struct sim_cq {
 	_Atomic uint32_t starved;
 	_Atomic uint32_t owes_kick;
 	_Atomic uint64_t owes_since_ns;
+	_Atomic uint32_t wants_help; /* share is open */
+
+	_Alignas(SIM_APART) struct sim_share share;
 };
 
 /* Where a datagram goes. */
@@ -452,6 +467,9 @@ struct sim_segment {
 
 	uint64_t arena_next;
 	uint64_t arena_free[SIM_ARENA_CLASSES];
+
+	/* Queues that have had late completions: a bit each. */
+	_Atomic uint64_t late_cqs[SIM_CQ_MAX / 64];
 
 	struct sim_pd pd[SIM_PD_MAX];
 	struct sim_channel channel[SIM_CHANNEL_MAX];
