@@ -191,15 +191,16 @@ bool sim_strike_drop(struct delivery *d, bool *goes_on)
 
 void sim_tap_arrival(struct delivery *d)
 {
+	/* Again, when it was lost and is sent again. */
+	if (sim_is_played())
+		sim_play_happened(d->peer->object.host);
 	if (d->wqe->flags & SIM_WQE_RX_TAPPED)
 		return;
 	d->wqe->flags |= SIM_WQE_RX_TAPPED;
 	d->wqe->rx_ordinal = d->peer->rx_count++;
-	if (sim_is_played()) {
+	if (sim_is_played())
 		sim_trace_qp(d->peer, "arrive", d->wqe->rx_ordinal, "len=%llu",
 			     (unsigned long long)d->len);
-		sim_play_happened(d->peer->object.host);
-	}
 	d->wqe->rx_mask = sim_tap_message(d->w, d->peer, SIM_SITE_QP_RX,
 					  d->wqe->rx_ordinal);
 }

@@ -403,7 +403,10 @@ struct sim_way {
 };
 /* Has it come to a byte that a line withholds? */
 bool sim_way_is_stopped(struct sim_world *w, int host, struct sim_way *way);
-/* Strike the next bytes; how many pass. */
+/* Strike the next bytes; how many pass. And the same for one who only looks:
+ * nothing has been struck yet. */
+size_t sim_way_foretell(struct sim_world *w, int host,
+			const struct sim_way *way, uint8_t *bytes, size_t len);
 size_t sim_way_pass(struct sim_world *w, int host, struct sim_way *way,
 		    uint8_t *bytes, size_t len);
 /* The first line of the mask with this effect, or NULL; takes it out. */

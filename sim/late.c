@@ -51,12 +51,16 @@ static uint32_t sum_of(const struct sim_span *spans, int count)
 	return (uint32_t)sum;
 }
 
-static uint32_t sum_of_send(struct sim_world *w, const struct sim_qp *qp,
-			    struct sim_wqe *wqe)
+/* False: its keys do not allow it, which is another matter. */
+static bool sum_send(struct sim_world *w, const struct sim_qp *qp,
+		     struct sim_wqe *wqe, uint32_t *sum)
 {
 	struct sim_span spans[SIM_SPAN_MAX];
+	int count = sim_spans_of(w, qp->pd, wqe, 0, spans);
 
-	return sum_of(spans, sim_spans_of(w, qp->pd, wqe, 0, spans));
+	if (count >= 0)
+		*sum = sum_of(spans, count);
+	return count >= 0;
 }
 
 static bool is_watched(struct sim_world *w, const struct sim_qp *qp,
@@ -69,21 +73,21 @@ static bool is_watched(struct sim_world *w, const struct sim_qp *qp,
 void sim_late_posted(struct sim_world *w, const struct sim_qp *qp,
 		     struct sim_wqe *wqe)
 {
-	bool is_sink = sim_op_is_sink(wqe->opcode);
-
 	if (!is_watched(w, qp, wqe))
 		return;
-	if (is_sink)
+	if (sim_op_is_sink(wqe->opcode))
 		sim_late_poison(w, qp->pd, wqe);
 	else
-		wqe->sum = sum_of_send(w, qp, wqe);
+		wqe->is_summed = sum_send(w, qp, wqe, &wqe->sum);
 }
 
 void sim_late_leaves(struct sim_world *w, const struct sim_qp *qp,
 		     struct sim_wqe *wqe)
 {
-	if (!is_watched(w, qp, wqe) || sim_op_is_sink(wqe->opcode) ||
-	    sum_of_send(w, qp, wqe) == wqe->sum)
+	uint32_t sum;
+
+	if (!wqe->is_summed || !is_watched(w, qp, wqe) ||
+	    !sum_send(w, qp, wqe, &sum) || sum == wqe->sum)
 		return;
 	sim_diag("late",
 		 "ibv_post_send(3): a buffer is the device's until its request "

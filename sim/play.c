@@ -19,6 +19,8 @@
 #define LATE_NS	       1000u	/* rule 6; any number above 0 would do */
 #define CLOCK_STEP_NS  1000000u /* rule 4 */
 #define LAST_CALLS     10000
+#define TIMERS_MAX     1000000 /* in a row, and no task the wiser */
+#define POLLS_MAX      1000    /* rule 4 */
 #define WATCHDOG_S     60
 #define PREEMPT_ONE_IN 4
 
@@ -46,6 +48,8 @@ struct sim_playing {
 	int started;
 	int left; /* of those, not at their end */
 	uint64_t happened[SIM_HOST_COUNT];
+	uint32_t timers;      /* that ran since a task did */
+	uint64_t timer_hooks; /* those of `hooks` that timers made */
 	bool is_over;
 	int rc;
 	_Atomic uint64_t hooks; /* come to, for the watchdog */
@@ -77,6 +81,7 @@ static bool is_runnable(const struct sim_playing *p, const struct task *task)
 
 static void end_run(struct sim_playing *p, int rc)
 {
+	p->result.time_ns = sim_now_ns();
 	p->is_over = true;
 	p->rc = rc;
 	/* Whoever asks finds every deadline past. */
@@ -113,16 +118,20 @@ static void tell_waits(struct sim_playing *p, FILE *out)
 	}
 }
 
-static void end_in_deadlock(struct sim_playing *p)
+static void end_in_deadlock(struct sim_playing *p, const char *why)
 {
 	FILE *out = fmemopen(p->result.text, sizeof(p->result.text), "w");
 
 	p->result.is_deadlock = true;
 	if (out) {
-		fprintf(out, "deadlock at %llu ns: ",
-			(unsigned long long)sim_now_ns());
+		fprintf(out, "deadlock at %llu ns%s: ",
+			(unsigned long long)sim_now_ns(), why);
 		tell_waits(p, out);
 		fclose(out);
+		/* Of many tasks, not all are in it. */
+		if (p->result.text[sizeof(p->result.text) - 2])
+			memcpy(p->result.text + sizeof(p->result.text) - 4,
+			       "...", 4);
 	}
 	sim_trace(-1, "end", "deadlock", 0, "-");
 	end_run(p, -EDEADLK);
@@ -168,7 +177,11 @@ static void advance(struct sim_playing *p)
 		    p->task[i].until_ns < next)
 			next = p->task[i].until_ns;
 	if (next == SIM_NO_LIMIT) {
-		end_in_deadlock(p);
+		end_in_deadlock(p, "");
+		return;
+	}
+	if (p->timers == TIMERS_MAX) {
+		end_in_deadlock(p, " (timers run on and on)");
 		return;
 	}
 	if (next > p->config.time_limit_ns) {
@@ -177,8 +190,12 @@ static void advance(struct sim_playing *p)
 	}
 	if (next > sim_now_ns())
 		sim_clock_set(next);
-	if (cq && due <= sim_now_ns())
+	if (cq && due <= sim_now_ns()) {
+		p->timers++;
+		p->timer_hooks++; /* not the tasks' doing */
+		atomic_fetch_add(&p->hooks, 1);
 		sim_run_timers(w, cq, sim_now_ns());
+	}
 }
 
 /* Rule 3: the next in turn after the one that has the baton; itself last. */
@@ -186,9 +203,8 @@ static int choose(struct sim_playing *p)
 {
 	int from = p->running;
 
+	p->timers = 0;
 	while (p->left > 0) {
-		if (!p->is_over && sim_trace_lines() > p->config.event_limit)
-			end_at_limit(p, "events");
 		for (int i = 1; i <= p->count; i++) {
 			int next = (from + i) % p->count;
 
@@ -252,10 +268,16 @@ static void *run_task(void *arg)
 	return NULL;
 }
 
-/* A task that does not heed the end is ended. */
+/* Each hook begins with this. A task that does not heed the end is ended. */
 static bool is_over(struct sim_playing *p)
 {
-	atomic_fetch_add_explicit(&p->hooks, 1, memory_order_relaxed);
+	uint64_t hooks = atomic_fetch_add(&p->hooks, 1);
+
+	if (!p->is_over && sim_trace_lines() > p->config.event_limit)
+		end_at_limit(p, "events");
+	else if (!p->is_over &&
+		 hooks - p->timer_hooks > 10 * p->config.event_limit)
+		end_at_limit(p, "calls");
 	if (!p->is_over)
 		return false;
 	if (++me->calls_after_end > LAST_CALLS) {
@@ -317,17 +339,31 @@ bool sim_play_wait(const char *what, uint64_t until_ns)
 	if (!me || is_over(p))
 		return !me;
 	happened = &p->happened[me->what.host];
-	if (*happened == me->seen && sim_now_ns() < until_ns) {
+	/* Who need not wait lets others run all the same. */
+	if (*happened == me->seen && sim_now_ns() < until_ns)
 		me->state = TASK_WAITING;
-		me->waits_for = what;
-		me->until_ns = until_ns;
-		hand_over(p);
-		me->state = TASK_READY;
-	}
+	me->waits_for = what;
+	me->until_ns = until_ns;
+	hand_over(p);
+	me->state = TASK_READY;
 	me->seen = *happened;
 	me->found_none = 0;
 	me->reads_clock = false;
 	return !p->is_over;
+}
+
+/* Is there anything on this task's host that it has not polled yet? */
+static bool has_completions(struct sim_world *w)
+{
+	for (uint32_t i = 0; i < sim_top(w, SIM_CQ); i++) {
+		struct sim_cq *cq = &w->seg->cq[i];
+
+		if (atomic_load(&cq->object.handle) &&
+		    cq->object.host == (uint32_t)me->what.host &&
+		    !sim_cq_is_empty(w, cq))
+			return true;
+	}
+	return false;
 }
 
 /* Rule 4. */
@@ -343,7 +379,9 @@ bool sim_play_found_nothing(struct sim_world *w, const struct sim_cq *cq)
 		me->seen = p->happened[me->what.host];
 		me->found_none = 0;
 	}
-	if (++me->found_none <= sim_host_of(w, cq->object.host)->count[SIM_CQ])
+	me->found_none++;
+	if (me->found_none <= sim_host_of(w, cq->object.host)->count[SIM_CQ] ||
+	    (me->found_none < POLLS_MAX && has_completions(w)))
 		return true;
 	if (me->reads_clock)
 		until = sim_now_ns() + CLOCK_STEP_NS;
@@ -460,20 +498,21 @@ static void join_tasks(struct sim_playing *p)
 static void play_out(struct sim_playing *p, const struct sim_task *tasks)
 {
 	struct sim_world *w = p->config.world;
+	uint64_t late_ns = w->seg->late_ns;
 
 	sim_clock_set(0);
 	sim_trace_open(p->config.trace);
 	sim_stream_open(w);
 	atomic_fetch_or(&w->seg->watched, SIM_WATCH_RUN);
-	if (p->config.personality == SIM_LATE)
-		w->seg->late_ns = LATE_NS;
+	w->seg->late_ns = p->config.personality == SIM_LATE ? LATE_NS : 0;
 	sim_playing = p;
 	start_tasks(p, tasks);
 	join_tasks(p);
 	sim_playing = NULL;
-	w->seg->late_ns = 0;
+	w->seg->late_ns = late_ns;
 	atomic_fetch_and(&w->seg->watched, ~SIM_WATCH_RUN);
-	p->result.time_ns = sim_now_ns();
+	if (!p->is_over)
+		p->result.time_ns = sim_now_ns();
 	p->result.hash = sim_trace_hash();
 	p->result.events = sim_trace_lines();
 	sim_clock_free();

@@ -14,8 +14,9 @@
 struct pipe {
 	uint8_t bytes[ROOM];
 	uint64_t head, tail;
-	bool is_ended; /* nothing comes after the tail */
-	bool is_reset; /* the reader went: nobody takes more */
+	bool has_sent_all; /* the sender has said so */
+	bool is_ended;	   /* nothing comes after the tail */
+	bool is_reset;	   /* the reader went: nobody takes more */
 	struct sim_way out, in;
 };
 
@@ -29,7 +30,7 @@ void sim_stream_open(struct sim_world *w)
 		struct pipe *pipe = &pipes[host];
 
 		pipe->head = pipe->tail = 0;
-		pipe->is_ended = pipe->is_reset = false;
+		pipe->has_sent_all = pipe->is_ended = pipe->is_reset = false;
 		pipe->out = (struct sim_way){SIM_SITE_BOOT_OUT,
 					     SIM_EFFECT_COUNT, false, 0};
 		pipe->in = (struct sim_way){SIM_SITE_BOOT_IN, SIM_EFFECT_COUNT,
@@ -88,7 +89,9 @@ static void send_on(struct pipe *pipe, size_t taken)
 			break;
 		pipe->tail++;
 	}
-	if (pipe->out.is_stopped && pipe->out.stop == SIM_EFFECT_EOF)
+	/* Also when the next byte would be withheld. */
+	if (sim_way_is_stopped(world, host, &pipe->out) &&
+	    pipe->out.stop == SIM_EFFECT_EOF)
 		end_pipe(pipe);
 }
 
@@ -103,7 +106,7 @@ long sim_stream_send(const void *bytes, size_t len)
 	sim_play_call();
 	pipe = outgoing();
 	at = pipe->tail;
-	if (pipe->is_reset || sim_play_is_over())
+	if (pipe->is_reset || pipe->has_sent_all || sim_play_is_over())
 		return -EPIPE;
 	if (len == 0)
 		return 0;
@@ -140,7 +143,7 @@ long sim_stream_recv(void *bytes, size_t len, bool is_peek)
 		got++;
 	}
 	if (is_peek)
-		return (long)got;
+		return (long)sim_way_foretell(world, host, &pipe->in, to, got);
 	got = sim_way_pass(world, host, &pipe->in, to, got);
 	sim_trace(host, "in", "stream", pipe->head, "len=%zu", got);
 	pipe->head += got;
@@ -177,6 +180,7 @@ void sim_stream_end(void)
 	if (!has_end())
 		return;
 	sim_trace(sim_play_host(), "out", "stream", outgoing()->tail, "end");
+	outgoing()->has_sent_all = true;
 	end_pipe(outgoing());
 }
 

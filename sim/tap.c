@@ -191,3 +191,26 @@ size_t sim_way_pass(struct sim_world *w, int host, struct sim_way *way,
 	way->offset += pass;
 	return pass;
 }
+
+size_t sim_way_foretell(struct sim_world *w, int host,
+			const struct sim_way *way, uint8_t *bytes, size_t len)
+{
+	for (int i = 0; i < w->seg->fault_count; i++) {
+		const struct sim_fault *fault = &w->seg->fault[i];
+
+		if (fault->site != way->site || fault->host != host ||
+		    !is_in_turn(w, fault))
+			continue;
+		for (size_t at = 0; at < len; at++) {
+			uint64_t offset = way->offset + at;
+
+			if (offset < fault->first || offset > fault->last)
+				continue;
+			if (fault->effect == SIM_EFFECT_FLIP)
+				bytes[at] ^= (uint8_t)fault->value;
+			else
+				len = at;
+		}
+	}
+	return len;
+}

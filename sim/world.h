@@ -293,7 +293,8 @@ struct sim_wqe {
 	uint8_t num_sge;
 	uint8_t attempts;     /* acknowledge timeouts so far */
 	uint8_t rnr_attempts; /* receiver-not-ready timeouts so far */
-	uint8_t reserved[2];
+	uint8_t is_summed;    /* `sum` is there */
+	uint8_t reserved;
 	uint32_t sum; /* late: of its bytes, when it was posted */
 	uint32_t reserved2;
 	union sim_operand op;

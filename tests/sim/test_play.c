@@ -287,6 +287,70 @@ Test(play, a_run_without_end_stops_at_its_limits)
 	rig_close(&bare.rig);
 }
 
+static void spin_over_sends(void *arg)
+{
+	struct rig_end *end = &((struct bare *)arg)->rig.end[0];
+	struct ibv_wc wc;
+
+	while (rig_send(end, 1, 0, 8) == 0 && ibv_poll_cq(end->cq, 1, &wc) >= 0)
+		;
+}
+
+static void spin_over_idling(void *arg)
+{
+	struct bare *bare = arg;
+
+	while (sim_play_now_ns() == 0)
+		sim_play_idle(0);
+	bare->rc[0] = 1;
+}
+
+Test(play, so_does_a_task_that_never_waits)
+{
+	static const task_fn spins[] = {spin_over_sends, spin_over_idling};
+
+	for (int i = 0; i < 2; i++) {
+		struct bare bare;
+
+		bare_init(&bare, "mlx5", IBV_QPT_UC);
+		bare.play.event_limit = 1000;
+		CHECK_EQ(bare_run(&bare, spins[i], do_nothing), -ELOOP);
+		rig_close(&bare.rig);
+	}
+}
+
+/* rnr_retry 7 tries for ever; that nothing comes of it is no event. */
+static void send_for_ever(void *arg)
+{
+	struct bare *bare = arg;
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
+
+	(void)rig_modify(&bare->rig.end[1], NULL, IBV_QPS_RESET);
+	for (int step = IBV_QPS_INIT; step <= IBV_QPS_RTR; step++)
+		(void)rig_modify(&bare->rig.end[1], &bare->rig.end[0], step);
+	attr.timeout = 14;
+	attr.retry_cnt = attr.rnr_retry = 7;
+	attr.max_rd_atomic = 1;
+	bare->rc[3] =
+		ibv_modify_qp(bare->rig.end[1].qp, &attr,
+			      IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+				      IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				      IBV_QP_MAX_QP_RD_ATOMIC);
+	send_one(arg);
+}
+
+Test(play, timers_that_wake_nobody_are_a_deadlock)
+{
+	struct bare bare;
+
+	bare_init(&bare, "mlx5", IBV_QPT_RC);
+	CHECK_EQ(bare_run(&bare, do_nothing, send_for_ever), -EDEADLK);
+	CHECK_EQ(bare.rc[3], 0);
+	CHECK_HAS(bare.result.text, "timers run on and on");
+	CHECK_HAS(bare.result.text, "b waits for a completion (qp0: 1 sends");
+	rig_close(&bare.rig);
+}
+
 /* --- time -------------------------------------------------------------------
  */
 
@@ -368,6 +432,118 @@ Test(play, a_sleep_on_a_channel_is_a_wait_like_any)
 	CHECK_HAS(bare.result.text, "a waits for an event of its channel");
 	CHECK_EQ(bare.rc[0], 0);
 	CHECK_EQ(bare.rc[2], -1);
+	rig_close(&bare.rig);
+}
+
+/* As some do: one queue a few times, then the next. */
+static void recv_on_one_of_two(void *arg)
+{
+	struct bare *bare = arg;
+	struct rig_end *end = &bare->rig.end[0];
+	struct ibv_cq *other = ibv_create_cq(end->context, 4, NULL, NULL, 0);
+	int got = 0;
+
+	(void)rig_recv(end, 7, 0, 4096);
+	for (int turn = 0; got == 0; turn++)
+		got = ibv_poll_cq(turn % 16 < 8 ? other : end->cq, 1,
+				  &bare->wc[0]);
+	bare->rc[0] = got;
+	ibv_destroy_cq(other);
+}
+
+Test(play, a_completion_on_a_queue_not_polled_yet_is_no_deadlock)
+{
+	struct bare bare;
+
+	bare_init(&bare, "mlx5", IBV_QPT_RC);
+	CHECK_EQ(bare_run(&bare, recv_on_one_of_two, send_one), 0);
+	CHECK_EQ(bare.rc[0], 1);
+	rig_close(&bare.rig);
+}
+
+static void write_one(void *arg)
+{
+	struct bare *bare = arg;
+	struct rig_end *end = &bare->rig.end[1];
+	struct ibv_sge sge = {(uintptr_t)end->memory, 8, end->mr->lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge,
+				 .num_sge = 1,
+				 .opcode = IBV_WR_RDMA_WRITE,
+				 .send_flags = IBV_SEND_SIGNALED};
+	struct ibv_send_wr *bad;
+
+	memset(end->memory, 9, 8);
+	wr.wr.rdma.remote_addr = (uintptr_t)bare->rig.end[0].memory;
+	wr.wr.rdma.rkey = bare->rig.end[0].mr->rkey;
+	bare->rc[3] = ibv_post_send(end->qp, &wr, &bad);
+	bare->rc[1] = await_wc(end, &bare->wc[1]);
+}
+
+/* Polls, and looks at its memory. */
+static void watch_memory(void *arg)
+{
+	struct bare *bare = arg;
+	struct rig_end *end = &bare->rig.end[0];
+
+	while (end->memory[0] != 9 &&
+	       ibv_poll_cq(end->cq, 1, &bare->wc[0]) == 0)
+		;
+	bare->seen = end->memory[0];
+}
+
+/* Region and queue pair that peers may write to. */
+static void let_write(struct rig_end *end)
+{
+	struct ibv_qp_attr attr = {.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+
+	CHECK_EQ(ibv_dereg_mr(end->mr), 0);
+	end->mr = ibv_reg_mr(end->pd, end->memory, RIG_BYTES,
+			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	CHECK(end->mr, "reg_mr");
+	CHECK_EQ(ibv_modify_qp(end->qp, &attr, IBV_QP_ACCESS_FLAGS), 0);
+}
+
+Test(play, a_write_that_is_sent_again_wakes_who_looks_for_it)
+{
+	static const char *const plans[] = {NULL, "b.qp0.tx #0 drop",
+					    "a.qp0.rx #0 drop"};
+
+	for (int i = 0; i < 3; i++) {
+		struct bare bare;
+
+		setenv("VERBENA_QUIET", "1", 1);
+		memset(&bare, 0, sizeof(bare));
+		rig_pair(&bare.rig, "mlx5", plans[i], IBV_QPT_RC);
+		bare.play.world = bare.rig.world;
+		let_write(&bare.rig.end[0]);
+		CHECK_EQ(bare_run(&bare, watch_memory, write_one), 0);
+		CHECK_EQ(bare.wc[1].status, IBV_WC_SUCCESS);
+		CHECK_EQ(bare.seen, 9);
+		rig_close(&bare.rig);
+	}
+}
+
+static void send_and_deregister(void *arg)
+{
+	struct bare *bare = arg;
+	struct rig_end *end = &bare->rig.end[1];
+
+	memset(end->memory, 7, 4096);
+	bare->rc[3] = rig_send(end, 3, 0, 4096);
+	bare->rc[3] |= ibv_dereg_mr(end->mr);
+	bare->rc[1] = await_wc(end, &bare->wc[1]);
+	end->mr = NULL;
+}
+
+Test(play, late_does_not_take_a_lost_region_for_a_changed_buffer)
+{
+	struct bare bare;
+
+	bare_init(&bare, "mlx5", IBV_QPT_UC);
+	bare.play.personality = SIM_LATE;
+	CHECK_EQ(bare_run(&bare, do_nothing, send_and_deregister), 0);
+	CHECK_EQ(bare.wc[1].status, IBV_WC_LOC_PROT_ERR);
+	CHECK_EQ(bare.result.changed, 0);
 	rig_close(&bare.rig);
 }
 
@@ -461,6 +637,88 @@ Test(play, faults_strike_the_stream)
 	CHECK_EQ(activated[1], -ETIMEDOUT);
 	activate_under("a.boot.out @24 eof", activated);
 	CHECK_EQ(activated[1], -ECONNRESET);
+}
+
+/* 100 bytes one way under a plan: what was peeked, what came, and then. */
+struct flow {
+	long sent, after_end, peeked, got, then;
+	uint8_t peek[200], bytes[200];
+};
+
+static void flow_out(void *arg)
+{
+	struct flow *flow = arg;
+	uint8_t bytes[100] = {0};
+
+	flow->sent = sim_stream_send(bytes, 100);
+	if (flow->after_end)
+		sim_stream_end();
+	if (flow->after_end)
+		flow->after_end = sim_stream_send(bytes, 10);
+}
+
+static void flow_in(void *arg)
+{
+	struct flow *flow = arg;
+
+	sim_stream_wait(false, 1000);
+	flow->peeked = sim_stream_recv(flow->peek, 200, true);
+	flow->got = sim_stream_recv(flow->bytes, 200, false);
+	sim_stream_wait(false, 2000);
+	flow->then = sim_stream_recv(flow->bytes + 100, 100, false);
+}
+
+static void run_flow(struct flow *flow, const char *plan)
+{
+	struct sim_task tasks[2] = {{0, flow_out, flow}, {1, flow_in, flow}};
+	struct sim_play_result result;
+	struct sim_play play = {0};
+	struct rig rig;
+
+	rig_open(&rig, "mlx5", plan);
+	play.world = rig.world;
+	CHECK_EQ(sim_play(&play, tasks, 2, &result), 0);
+	if (plan)
+		CHECK_EQ(rig_fault(&rig, 0)->fired, 1);
+	rig_close(&rig);
+}
+
+Test(play, a_peek_at_the_stream_shows_what_a_read_will_give)
+{
+	static const struct {
+		const char *plan;
+		long got, then;
+	} rows[] = {
+		{"b.boot.in @0 flip xor=0xff", 100, -EAGAIN},
+		{"b.boot.in @50 eof", 50, 0},
+		{"b.boot.in @50 stall", 50, -EAGAIN},
+		{"a.boot.out @50 eof", 50, 0},
+		/* It ends where it has just come to. */
+		{"a.boot.out @100 eof", 100, 0},
+		{"a.boot.out @100 stall", 100, -EAGAIN},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct flow flow = {0};
+
+		run_flow(&flow, rows[i].plan);
+		CHECK_EQ(flow.sent, 100);
+		CHECK_EQ(flow.peeked, rows[i].got);
+		CHECK_EQ(flow.got, rows[i].got);
+		CHECK_EQ(flow.then, rows[i].then);
+		CHECK_EQ(memcmp(flow.peek, flow.bytes, (size_t)flow.got), 0);
+		CHECK_EQ(flow.peek[0], i == 0 ? 0xff : 0);
+	}
+}
+
+Test(play, a_stream_takes_nothing_after_its_end)
+{
+	struct flow flow = {.after_end = 1};
+
+	run_flow(&flow, NULL);
+	CHECK_EQ(flow.after_end, -EPIPE);
+	CHECK_EQ(flow.got, 100);
+	CHECK_EQ(flow.then, 0);
 }
 
 /* --- what is refused
