@@ -113,7 +113,7 @@ conform: deps
 
 bench: deps
 	$(Q)ci/deps.sh bench
-	$(Q)$(MAKE) -j2 MODE=release all $(addprefix build/release/ci/bench_,scale probe raw)
+	$(Q)$(MAKE) -j2 MODE=release all $(addprefix build/release/,tests/plain ci/bench_scale ci/bench_probe ci/bench_raw)
 	$(Q)$(MAKE) -j2 MODE=release B=build/untapped EXTRA=-DSIM_UNTAPPED all
 	$(Q)ci/bench.py
 

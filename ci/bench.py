@@ -157,8 +157,11 @@ def cells(scale):
         for verb, program, test in (("SEND", "ib_send_bw", "tag_bw"),
                                     ("WRITE", "ib_write_bw", "ucp_put_bw"),
                                     ("READ", "ib_read_bw", "ucp_get")):
+            # One-sided requests in lists, so that calls can be saved.
+            lists = () if verb == "SEND" else ("-l", "16")
             row = {"verbena": (verbena(program, "-s", str(size), "-n",
-                                       str(count)), perftest_column(3), 1),
+                                       str(max(count // 16, 8) * 16), *lists),
+                               perftest_column(3), 1),
                    "ucx": (ucx(test, size, count), ucx_column(5), 1)}
             if verb == "SEND":
                 row["libfabric"] = (libfabric(size, max(count // 2, 20)),
@@ -268,19 +271,33 @@ def one_mebibyte(rounds):
 
 
 def taps(rounds):
-    """ns for one 8 B write with the taps, and in a build without them."""
+    """ns for one 8 B write, with the taps and in a build without them. What
+    other tenants take only adds: of many short runs, in turns, the tenth parts
+    that were quickest are compared."""
     untapped = os.path.join(OUT, "untapped")
-    samples = {BUILD: [], untapped: []}
-    for turn in range(rounds):
-        for build in samples:
-            tell(f"taps: {turn + 1} of {rounds}")
+    builds = [BUILD, untapped]
+    samples = {build: [] for build in builds}
+    for turn in range(12 * rounds):
+        tell(f"taps: {turn + 1} of {12 * rounds}")
+        for build in builds if turn % 2 else reversed(builds):
             samples[build].append(float(run(
                 ["taskset", "-c", "1", os.path.join(build, "verbena"), "run",
                  "-w", f"bench{os.getpid()}", "--",
-                 os.path.join(BUILD, "ci", "bench_scale"), "2", "1", "2000000",
+                 os.path.join(BUILD, "ci", "bench_scale"), "2", "1", "200000",
                  "8"], {"VERBENA_QUIET": "1"})))
-    with_taps, without = (statistics.median(v) for v in samples.values())
-    return {"with_ns": with_taps, "without_ns": without}
+    with_taps, without = (sorted(v)[len(v) // 10] for v in samples.values())
+    return {"with_ns": with_taps, "without_ns": without, "samples": samples}
+
+
+def deterministic_runs(rounds):
+    """Runs a second of a 14-stride transfer at 4 KiB strides, eager."""
+    rates = []
+    for turn in range(rounds):
+        tell(f"deterministic runs: {turn + 1} of {rounds}")
+        told = run([os.path.join(BUILD, "tests", "plain"), "--repeat", "2000",
+                    "play/a_transfer_of_14_strides_eager"])
+        rates.append(float(re.search(r"([\d.]+) a second", told)[1]))
+    return statistics.median(rates)
 
 
 def ratio(row, other):
@@ -324,26 +341,40 @@ def show(report):
                 if row["cell"] == "SEND 8 B rate")
     print(f"{'taps, no plan loaded':24} {taps_ns:10.2f} ns an operation, "
           f"{taps_ns * rate / 10:.2f} % of a message's time")
+    print(f"{'14 strides, run eagerly':24} "
+          f"{report['deterministic_runs']:10.0f} runs a second")
 
 
 def draw(report):
     if not shutil.which("gnuplot"):
         return
-    rows = "\n".join(
-        f"\"{r['cell']}\" {ratio(r, 'libfabric') or 0} {ratio(r, 'ucx') or 0}"
-        for r in report["side_by_side"] if r["cores"] > 1)
-    script = f"""$rows << END
-{rows}
+    def rows(cores):
+        return "\n".join(
+            f"\"{r['cell']}\" {ratio(r, 'libfabric') or 'NaN'} "
+            f"{ratio(r, 'ucx') or 'NaN'}"
+            for r in report["side_by_side"] if r["cores"] == cores)
+
+    script = f"""$two << END
+{rows(2)}
 END
-set terminal pngcairo size 1000,500
+$one << END
+{rows(1)}
+END
+set terminal pngcairo size 1000,900
 set output "{OUT}/bench.png"
-set title "The provider against shared-memory transports (over 1: ahead)"
 set style data histogram
 set style fill solid
 set xtics rotate by -30
-set yrange [0:*]
-plot $rows using 2:xtic(1) title "libfabric shm", "" using 3 title \\
+set logscale y
+set yrange [0.1:*]
+set multiplot layout 2,1 title \\
+"The provider against shared-memory transports (over 1: ahead)"
+do for [panel in "two one"] {{
+set title panel." processor(s)"
+plot "$".panel using 2:xtic(1) title "libfabric shm", "" using 3 title \\
 "UCX posix, cma", 1 with lines lt -1 notitle
+}}
+unset multiplot
 """
     subprocess.run(["gnuplot"], input=script, text=True, check=True)
 
@@ -365,6 +396,7 @@ def main():
         "many_processes": many_processes(options.rounds),
         "one_mebibyte": one_mebibyte(options.rounds),
         "taps": taps(options.rounds),
+        "deterministic_runs": deterministic_runs(options.rounds),
     }
     tell("")
     with open(os.path.join(OUT, "bench.json"), "w") as out:

@@ -189,16 +189,29 @@ bool sim_strike_drop(struct delivery *d, bool *goes_on)
 	return true;
 }
 
+void sim_tap_departure(struct delivery *d)
+{
+	struct sim_wqe *wqe = d->wqe;
+
+	wqe->tx_ordinal = d->qp->tx_count++;
+	if (sim_is_played(d->w))
+		sim_trace_qp(d->qp, "leave", wqe->tx_ordinal, "len=%llu",
+			     (unsigned long long)d->len);
+	sim_late_leaves(d->w, d->qp, wqe);
+	wqe->tx_mask =
+		sim_tap_message(d->w, d->qp, SIM_SITE_QP_TX, wqe->tx_ordinal);
+}
+
 void sim_tap_arrival(struct delivery *d)
 {
 	/* Again, when it was lost and is sent again. */
-	if (sim_is_played())
+	if (sim_is_played(d->w))
 		sim_play_happened(d->peer->object.host);
 	if (d->wqe->flags & SIM_WQE_RX_TAPPED)
 		return;
 	d->wqe->flags |= SIM_WQE_RX_TAPPED;
 	d->wqe->rx_ordinal = d->peer->rx_count++;
-	if (sim_is_played())
+	if (sim_is_played(d->w))
 		sim_trace_qp(d->peer, "arrive", d->wqe->rx_ordinal, "len=%llu",
 			     (unsigned long long)d->len);
 	d->wqe->rx_mask = sim_tap_message(d->w, d->peer, SIM_SITE_QP_RX,

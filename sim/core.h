@@ -389,7 +389,9 @@ static inline bool sim_is_armed(const struct sim_world *w)
 	(void)w;
 	return false;
 #else
-	return atomic_load_explicit(&w->seg->watched, memory_order_relaxed);
+	return __builtin_expect(atomic_load_explicit(&w->seg->watched,
+						     memory_order_relaxed) != 0,
+				0);
 #endif
 }
 /* errno of an armed `fail` that strikes this call, else 0. */

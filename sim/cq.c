@@ -214,7 +214,7 @@ bool sim_cq_append(struct sim_world *w, struct sim_cq *cq,
 				      memory_order_release);
 		atomic_store_explicit(&cq->tail, cq->tail + 1,
 				      memory_order_release);
-		if (sim_is_played())
+		if (sim_is_played(w))
 			sim_play_happened(cq->object.host);
 		/* The line of a later one, while there is time. */
 		__builtin_prefetch(sim_cq_slot(w, cq, cq->tail + 1), 1);
@@ -403,7 +403,7 @@ static void kick(struct sim_world *w, struct sim_cq *cq)
 
 static int nothing(struct sim_world *w, struct sim_cq *cq)
 {
-	if (sim_is_played())
+	if (sim_is_played(w))
 		return sim_play_found_nothing(w, cq) ? 0 : -EIO;
 	if (atomic_load_explicit(&cq->starved, memory_order_relaxed))
 		feed(w, cq);
@@ -459,7 +459,7 @@ int sim_cq_poll(struct sim_ctx *ctx, struct sim_cq *cq, int count,
 				      memory_order_release);
 	}
 	sim_drop(&cq->poll_lock);
-	if (sim_is_played())
+	if (sim_is_played(w))
 		sim_trace_wcs(w, wc, got);
 	/* Its region went while the message was under way. */
 	if (failed && atomic_load(&failed->state) != IBV_QPS_ERR)

@@ -368,14 +368,8 @@ static void tap_head(struct delivery *d)
 	if (wqe->flags & SIM_WQE_TAPPED)
 		return;
 	wqe->flags |= SIM_WQE_TAPPED;
-	wqe->tx_ordinal = d->qp->tx_count++;
-	if (sim_is_played())
-		sim_trace_qp(d->qp, "leave", wqe->tx_ordinal, "len=%llu",
-			     (unsigned long long)d->len);
 	if (sim_is_armed(d->w))
-		sim_late_leaves(d->w, d->qp, wqe);
-	wqe->tx_mask =
-		sim_tap_message(d->w, d->qp, SIM_SITE_QP_TX, wqe->tx_ordinal);
+		sim_tap_departure(d);
 	/* R21, knob: completed while it may still wait for credit. */
 	if (d->model->completes_at_post &&
 	    d->model->completes_at_post(d->host) &&

@@ -112,6 +112,8 @@ void sim_strike_bytes(struct delivery *d);
  * peer's receive lock is held, and released when it is lost. */
 bool sim_strike_drop(struct delivery *d, bool *goes_on);
 bool sim_wants_duplicate(struct delivery *d);
+/* Of armed worlds: it leaves; it arrives. */
+void sim_tap_departure(struct delivery *d);
 void sim_tap_arrival(struct delivery *d);
 
 /* respond.c */

@@ -95,7 +95,7 @@ void sim_late_leaves(struct sim_world *w, const struct sim_qp *qp,
 		 "the buffer of the send with wr_id 0x%llx on qp 0x%x (%u "
 		 "bytes) was changed after it was posted, before it left",
 		 (unsigned long long)wqe->wr_id, qp->qp_num, wqe->len);
-	if (sim_is_played()) {
+	if (sim_is_played(w)) {
 		sim_play_changed();
 		sim_trace_qp(qp, "reused", wqe->tx_ordinal, "len=%u", wqe->len);
 	}

@@ -90,7 +90,7 @@ void sim_async(struct sim_world *w, uint32_t channel, uint64_t cookie, int type)
 	if (!channel)
 		return;
 	post(w, channel, &event, sizeof(event));
-	if (sim_is_played())
+	if (sim_is_played(w))
 		for (uint32_t host = 0; host < SIM_HOST_COUNT; host++)
 			sim_play_happened(host);
 }
@@ -102,7 +102,7 @@ void sim_cq_wake(struct sim_world *w, struct sim_cq *cq)
 	if (!channel || atomic_exchange(&cq->is_event_pending, 1))
 		return; /* owed already, and rung */
 	atomic_fetch_add(&channel->pending, 1);
-	if (sim_is_played())
+	if (sim_is_played(w))
 		sim_play_happened(channel->object.host);
 	ring(w, cq->channel, atomic_load(&cq->object.handle));
 }
@@ -140,7 +140,7 @@ int sim_channel_take(struct sim_world *w, uint32_t handle, int fd,
 		uint32_t named = 0;
 		ssize_t got;
 
-		if (sim_is_played() &&
+		if (sim_is_played(w) &&
 		    !sim_play_await_bytes("an event of its channel", fd))
 			return -EIO;
 		got = recv(fd, &named, sizeof(named), 0);

@@ -407,7 +407,7 @@ bool sim_play_is_over(void)
 
 void sim_play_idle(uint64_t until_ns)
 {
-	if (sim_is_played())
+	if (sim_playing)
 		sim_play_wait("something to do", until_ns);
 }
 

@@ -16,9 +16,9 @@ struct sim_playing;
 /* The run that this process is in, or NULL. */
 extern struct sim_playing *sim_playing;
 
-static inline bool sim_is_played(void)
+static inline bool sim_is_played(const struct sim_world *w)
 {
-	return sim_playing != NULL;
+	return sim_is_armed(w) && sim_playing;
 }
 
 /* A call that a task may be interrupted at: PREEMPT. */

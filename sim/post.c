@@ -171,6 +171,15 @@ static void put_operand(const struct sim_qp *qp, const struct ibv_send_wr *wr,
 	}
 }
 
+static void tap_posted(struct sim_world *w, const struct sim_qp *qp,
+		       struct sim_wqe *wqe)
+{
+	sim_late_posted(w, qp, wqe);
+	if (sim_is_played(w))
+		sim_trace_qp(qp, "send", qp->sq.tail, "opcode=%d len=%u",
+			     wqe->opcode, wqe->len);
+}
+
 static void put_send(struct sim_world *w, struct sim_qp *qp,
 		     const struct ibv_send_wr *wr, uint64_t len)
 {
@@ -195,10 +204,7 @@ static void put_send(struct sim_world *w, struct sim_qp *qp,
 		len);
 	wqe->frames_end = ring->frames_posted;
 	if (sim_is_armed(w))
-		sim_late_posted(w, qp, wqe);
-	if (sim_is_played())
-		sim_trace_qp(qp, "send", ring->tail, "opcode=%d len=%u",
-			     wqe->opcode, wqe->len);
+		tap_posted(w, qp, wqe);
 	atomic_store_explicit(&ring->tail, ring->tail + 1,
 			      memory_order_release);
 }
@@ -343,7 +349,7 @@ int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 		rc = check_recv(w, qp, frames, &is_over);
 		if (rc)
 			break;
-		if (sim_is_played())
+		if (sim_is_played(w))
 			sim_trace_qp(qp, "recv", qp->rq.tail, "len=%u",
 				     length_of(wr->sg_list, wr->num_sge));
 		sim_put_recv(w, &qp->rq, qp->pd, wr, frames, is_over);

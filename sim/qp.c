@@ -502,7 +502,7 @@ int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 		flush_all(w, qp);
 	if (mask & IBV_QP_STATE)
 		tell_state(w, qp, attr, mask, from);
-	if (sim_is_played() && (mask & IBV_QP_STATE))
+	if (sim_is_played(w) && (mask & IBV_QP_STATE))
 		sim_trace_qp(qp, "state", (uint64_t)attr->qp_state, "from=%u",
 			     from);
 	sim_qp_release(qp);

@@ -311,7 +311,8 @@ bool sim_meet_remote(struct delivery *d)
 		sim_drop(&d->peer->rq_lock);
 		return sim_no_answer(d);
 	}
-	sim_tap_arrival(d);
+	if (sim_is_armed(d->w))
+		sim_tap_arrival(d);
 	if (sim_is_struck(d)) {
 		if (sim_strike_drop(d, &goes_on))
 			return goes_on;

@@ -220,7 +220,6 @@ static bool send_late(struct delivery *d)
 		return false;
 	}
 	gather(d, data);
-	d->peer->rx_count++;
 	atomic_store_explicit(&d->ring->head, d->ring->head + 1,
 			      memory_order_release);
 	sim_cq_append(d->w, cq, &cqe);
@@ -382,7 +381,8 @@ bool sim_meet_receive(struct delivery *d)
 	recv = sim_recv_head(d);
 	if (!recv && d->model->no_recv(d->qp) != SIM_NO_RECV_DROP)
 		return sim_no_receive(d);
-	sim_tap_arrival(d);
+	if (sim_is_armed(d->w))
+		sim_tap_arrival(d);
 	if (sim_is_struck(d)) {
 		/* Lost before it takes a receive, which stays. */
 		sim_close_recv(d);

@@ -51,7 +51,7 @@ static struct pipe *incoming(void)
 /* Only tasks have an end of it. */
 static bool has_end(void)
 {
-	return sim_is_played() && sim_play_host() >= 0;
+	return sim_playing && sim_play_host() >= 0;
 }
 
 static void tell_peer(void)

@@ -40,8 +40,6 @@ uint64_t sim_tap_message(struct sim_world *w, const struct sim_qp *qp,
 {
 	uint64_t mask = 0;
 
-	if (!sim_is_armed(w))
-		return 0;
 	for (int i = 0; i < w->seg->fault_count; i++) {
 		struct sim_fault *fault = &w->seg->fault[i];
 
@@ -72,7 +70,7 @@ void sim_tap_fired(struct sim_fault *fault, uint64_t ordinal, bool is_effective)
 	atomic_fetch_add(&fault->fired, 1);
 	if (is_effective)
 		atomic_fetch_add(&fault->effective, 1);
-	if (sim_is_played())
+	if (sim_playing)
 		sim_trace(fault->host, "fault", fault->id, ordinal,
 			  "effective=%d", is_effective);
 }
@@ -98,10 +96,10 @@ int sim_tap_call(struct sim_ctx *ctx, enum sim_call call)
 
 	if (!sim_is_armed(w))
 		return 0;
-	if (sim_is_played())
+	if (sim_playing)
 		sim_play_call();
 	ordinal = atomic_fetch_add(&host->call_count[call], 1);
-	if (sim_is_played())
+	if (sim_playing)
 		trace_call(ctx->host, call, ordinal);
 	for (int i = 0; i < w->seg->fault_count; i++) {
 		struct sim_fault *fault = &w->seg->fault[i];

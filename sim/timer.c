@@ -85,7 +85,7 @@ void sim_timer_start(struct sim_world *w)
 {
 	pthread_condattr_t attr;
 
-	if (sim_is_played())
+	if (sim_is_played(w))
 		return;
 	pthread_mutex_lock(&lock);
 	is_kicked = true;

@@ -94,7 +94,7 @@ int ibv_get_async_event(struct ibv_context *context,
 	ssize_t got;
 
 	do {
-		if (sim_is_played() &&
+		if (sim_is_played(w) &&
 		    !sim_play_await_bytes("an asynchronous event",
 					  context->async_fd)) {
 			errno = EIO;
