@@ -25,6 +25,8 @@ OUT = os.path.join(TOP, "build")
 BUILD = os.path.join(OUT, "release")
 VERBENA = os.path.join(BUILD, "verbena")
 KIB, MIB = 1024, 1024 * 1024
+# As one measures rates with perftest: requests are posted 16 at a time.
+LISTS = ("-l", "16")
 SIZES = {4 * KIB: "4 KiB", 64 * KIB: "64 KiB", MIB: "1 MiB"}
 
 
@@ -43,7 +45,7 @@ def finish(process):
             process.wait()
 
 
-def run(command, env=None, seconds=60):
+def run(command, env=None, seconds=120):
     """Output of a command that ends by itself."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -149,7 +151,8 @@ def cells(scale):
         "ucx": (ucx("tag_lat", 8, many(100000)), ucx_column(3), 1)})
     yield ("SEND 8 B rate", "M/s", True, {
         "verbena": (verbena("ib_send_bw", "-s", "8", "-n",
-                            str(many(200000))), perftest_column(4), 1),
+                            str(many(12500) * 16), *LISTS),
+                    perftest_column(4), 1),
         "libfabric": (libfabric(8, many(40000)), libfabric_column(7), 1),
         "ucx": (ucx("tag_bw", 8, many(300000)), ucx_column(7), 1e-6)})
     for size, label in SIZES.items():
@@ -157,12 +160,12 @@ def cells(scale):
         for verb, program, test in (("SEND", "ib_send_bw", "tag_bw"),
                                     ("WRITE", "ib_write_bw", "ucp_put_bw"),
                                     ("READ", "ib_read_bw", "ucp_get")):
-            # One-sided requests in lists, so that calls can be saved.
-            lists = () if verb == "SEND" else ("-l", "16")
             row = {"verbena": (verbena(program, "-s", str(size), "-n",
-                                       str(max(count // 16, 8) * 16), *lists),
+                                       str(max(count // 16, 8) * 16), *LISTS),
                                perftest_column(3), 1),
-                   "ucx": (ucx(test, size, count), ucx_column(5), 1)}
+                   # Its gets are emulated here, a millisecond each.
+                   "ucx": (ucx(test, size, count if verb != "READ" else
+                               min(count, many(4000))), ucx_column(5), 1)}
             if verb == "SEND":
                 row["libfabric"] = (libfabric(size, max(count // 2, 20)),
                                     libfabric_column(5), 1 / 1.048576)

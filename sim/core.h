@@ -319,9 +319,10 @@ int sim_spans_of(struct sim_world *w, uint32_t pd, struct sim_wqe *wqe,
 void *sim_parcel_put(struct sim_world *w, struct sim_cq *cq,
 		     struct sim_cqe *cqe);
 /* By who polls, in order: the receive of a late completion is found and
- * filled, and the room is free. */
+ * filled, and the room is free; *cqe is what to tell. The slot itself is not
+ * written: its next user would have to fetch it from here. */
 void sim_parcel_take(struct sim_world *w, struct sim_cq *cq,
-		     struct sim_cq_slot *slot);
+		     struct sim_cq_slot *slot, struct sim_cqe *cqe);
 /* With both locks held: the bytes arrive; once, whatever comes later. */
 void sim_parcel_land(struct sim_world *w, const struct sim_cq *cq,
 		     struct sim_cq_slot *slot);

@@ -446,15 +446,17 @@ int sim_cq_poll(struct sim_ctx *ctx, struct sim_cq *cq, int count,
 	sim_take(w, &cq->poll_lock);
 	while (got < count && !sim_cq_is_empty(w, cq)) {
 		struct sim_cq_slot *slot = sim_cq_slot(w, cq, cq->head);
+		const struct sim_cqe *cqe = &slot->cqe;
+		struct sim_cqe taken;
 
-		bool was_late = slot->cqe.is_late;
-
-		if (was_late || slot->cqe.parcel)
-			sim_parcel_take(w, cq, slot);
-		if (was_late && slot->cqe.status)
-			failed = sim_qp_get(w, slot->cqe.qp);
-		to_wc(&slot->cqe, &wc[got++]);
-		free_slots(w, &slot->cqe);
+		if (cqe->is_late || cqe->parcel) {
+			sim_parcel_take(w, cq, slot, &taken);
+			cqe = &taken;
+		}
+		if (cqe->is_late && cqe->status)
+			failed = sim_qp_get(w, cqe->qp);
+		to_wc(cqe, &wc[got++]);
+		free_slots(w, cqe);
 		atomic_store_explicit(&cq->head, cq->head + 1,
 				      memory_order_release);
 	}

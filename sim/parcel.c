@@ -133,12 +133,21 @@ void sim_parcel_land(struct sim_world *w, const struct sim_cq *cq,
 }
 
 void sim_parcel_take(struct sim_world *w, struct sim_cq *cq,
-		     struct sim_cq_slot *slot)
+		     struct sim_cq_slot *slot, struct sim_cqe *cqe)
 {
-	const struct sim_cqe *cqe = &slot->cqe;
-	uint32_t need = (cqe->byte_len + SIM_LINE - 1) / SIM_LINE * SIM_LINE;
+	uint32_t need =
+		(slot->cqe.byte_len + SIM_LINE - 1) / SIM_LINE * SIM_LINE;
+	struct sim_qp *qp;
 
-	sim_parcel_land(w, cq, slot);
+	memcpy(cqe, &slot->cqe, offsetof(struct sim_cqe, turn));
+	qp = cqe->is_late ? sim_qp_get(w, cqe->qp) : NULL;
+	if (qp) {
+		struct sim_wqe *recv = sim_wqe_at(w, &qp->rq, cqe->wqe_index);
+
+		if (cqe->byte_len)
+			cqe->status = (uint8_t)fill(w, cq, slot, qp, recv);
+		cqe->wr_id = recv->wr_id;
+	}
 	if (cqe->parcel)
 		atomic_store_explicit(&cq->parcel_head, cqe->parcel - 1 + need,
 				      memory_order_release);

@@ -120,7 +120,8 @@ static void tell_receiver(struct delivery *d)
 
 static bool may_batch(const struct delivery *d, uint32_t proc)
 {
-	return proc != d->w->proc && d->len < BATCH_LONG &&
+	return atomic_load(&d->qp->state) == IBV_QPS_RTS &&
+	       proc != d->w->proc && d->len < BATCH_LONG &&
 	       d->from_count == 1 && d->to_count == 1 && !d->op->has_imm &&
 	       !(d->wqe->flags & SIM_WQE_INLINE) && !sim_is_armed(d->w) &&
 	       !d->w->may_not_copy;

@@ -1,31 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Long messages, copied from both ends: the poster takes piece after piece, and
- * so does the receiver if it polls in vain meanwhile. One processor alone does
- * not reach what the two can. Nobody waits for help, only for help that has
- * begun.
+ * Long messages, copied from both ends: the poster takes pieces from the front,
+ * and a receiver that polls in vain meanwhile from the back. Two processors
+ * reach what one cannot, most so if each always has its part in its own cache.
+ * Nobody waits for help, only for help that has begun.
  */
 #define _GNU_SOURCE
 #include "sim/core.h"
 
 #include <sched.h>
 
-#define PIECE_BYTES 65536u
-#define LEAST_BYTES (4 * PIECE_BYTES)
+#define LEAST_BYTES 65536u /* shorter ones are done before help comes */
+#define PIECE_MIN   (LEAST_BYTES / 2) /* to begin one costs as much as 4 KiB */
+#define PIECE_MAX   (1u << 20)
+#define PIECES	    4
 #define CLOSED	    (1u << 30) /* above every piece, and claims may follow */
 #define LOOK_EVERY  4096       /* yields, before the helper is taken for dead */
 
-static bool is_piece(const struct sim_share *share, uint32_t piece)
+/* Is there a piece left for who asks? */
+static bool claim(struct sim_share *share)
 {
-	return piece < atomic_load(&share->pieces);
+	return atomic_fetch_add(&share->claimed, 1) <
+	       atomic_load(&share->pieces);
 }
 
 static enum sim_copy_result
 copy_piece(struct sim_world *w, const struct sim_share *share, uint32_t piece)
 {
-	uint64_t at = (uint64_t)piece * PIECE_BYTES;
+	uint64_t at = (uint64_t)piece * share->piece_bytes;
 	uint64_t left = share->length - at;
-	struct sim_span from = {share->from + at, 0}, to = {share->to + at, 0};
+	struct sim_span from = {share->from + at, left};
+	struct sim_span to = {share->to + at, left};
 	struct sim_copy copy = {
 		.from_proc = share->from_proc,
 		.to_proc = share->to_proc,
@@ -35,25 +40,28 @@ copy_piece(struct sim_world *w, const struct sim_share *share, uint32_t piece)
 		.to_count = 1,
 	};
 
-	from.length = to.length = left < PIECE_BYTES ? left : PIECE_BYTES;
+	if (left > share->piece_bytes)
+		from.length = to.length = share->piece_bytes;
 	return sim_copy(w, &copy);
 }
 
 void sim_share_help(struct sim_world *w, struct sim_cq *cq)
 {
 	struct sim_share *share = &cq->share;
-	uint32_t piece;
 
 	if (w->may_not_copy)
 		return;
 	/* First this, then a claim: who closes sees one if there was the
 	 * other. */
 	atomic_fetch_add(&share->helpers, 1);
-	while (is_piece(share, piece = atomic_fetch_add(&share->next, 1)))
-		if (copy_piece(w, share, piece) != SIM_COPY_OK) {
+	while (claim(share)) {
+		uint32_t back = atomic_fetch_add(&share->back, 1) + 1;
+
+		if (copy_piece(w, share, share->pieces - back) != SIM_COPY_OK) {
 			atomic_store(&share->has_failed, 1);
 			break;
 		}
+	}
 	atomic_fetch_sub(&share->helpers, 1);
 }
 
@@ -69,13 +77,21 @@ static bool await_helpers(struct sim_world *w, const struct sim_cq *cq)
 	return true;
 }
 
+/* Pages of a piece are whole, so that no two pieces are on one. */
+static uint32_t piece_of(uint64_t length)
+{
+	uint64_t piece = (length / PIECES + 4095) / 4096 * 4096;
+
+	return (uint32_t)(piece < PIECE_MIN   ? PIECE_MIN
+			  : piece > PIECE_MAX ? PIECE_MAX
+					      : piece);
+}
+
 bool sim_share_copy(struct sim_world *w, struct sim_cq *cq,
 		    const struct sim_copy *copy, enum sim_copy_result *result)
 {
 	struct sim_share *share = &cq->share;
 	enum sim_copy_result rc = SIM_COPY_OK;
-	uint64_t pieces;
-	uint32_t piece;
 
 	if (copy->from_count != 1 || copy->to_count != 1 ||
 	    copy->from->length < LEAST_BYTES || copy->from_proc != w->proc ||
@@ -88,16 +104,18 @@ bool sim_share_copy(struct sim_world *w, struct sim_cq *cq,
 	share->from = copy->from->addr;
 	share->to = copy->to->addr;
 	share->length = copy->from->length;
-	pieces = (share->length + PIECE_BYTES - 1) / PIECE_BYTES;
-	atomic_store(&share->pieces, (uint32_t)pieces);
+	share->piece_bytes = piece_of(share->length);
+	atomic_store(&share->pieces,
+		     (uint32_t)((share->length + share->piece_bytes - 1) /
+				share->piece_bytes));
+	atomic_store(&share->back, 0);
 	atomic_store(&share->has_failed, 0);
-	atomic_store(&share->next, 0);
+	atomic_store(&share->claimed, 0);
 	atomic_store(&cq->wants_help, 1);
-	while (rc == SIM_COPY_OK &&
-	       is_piece(share, piece = atomic_fetch_add(&share->next, 1)))
-		rc = copy_piece(w, share, piece);
+	for (uint32_t front = 0; rc == SIM_COPY_OK && claim(share); front++)
+		rc = copy_piece(w, share, front);
 	atomic_store(&cq->wants_help, 0);
-	atomic_store(&share->next, CLOSED);
+	atomic_store(&share->claimed, CLOSED);
 	if (!await_helpers(w, cq))
 		rc = SIM_COPY_GONE;
 	if (rc == SIM_COPY_OK && atomic_load(&share->has_failed))

@@ -169,11 +169,13 @@ struct sim_cq_slot {
 
 /* A long message on its way, in pieces; see share.c. */
 struct sim_share {
-	_Atomic uint32_t next; /* piece to claim */
+	_Atomic uint32_t claimed; /* pieces, by either end */
+	_Atomic uint32_t back;	  /* of those, from the end */
 	_Atomic uint32_t helpers;
 	_Atomic uint32_t has_failed; /* one of them */
 	_Atomic uint32_t is_taken;
 	_Atomic uint32_t pieces;
+	uint32_t piece_bytes;
 	uint32_t from_proc, to_proc;
 	uint64_t from, to, length;
 };

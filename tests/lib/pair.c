@@ -285,36 +285,6 @@ void pair_fini(struct pair *pair)
 
 /* --- scripts ------------------------------------------------------------ */
 
-static uint8_t byte_at(uint64_t i)
-{
-	return (uint8_t)(i * 2654435761u >> 13 ^ i >> 3);
-}
-
-int pair_send_pattern(struct vb_transport *t, uint64_t from, uint64_t len)
-{
-	uint8_t *bytes = malloc(len ? len : 1);
-	int rc;
-
-	for (uint64_t i = 0; i < len; i++)
-		bytes[i] = byte_at(from + i);
-	rc = vb_send(t, bytes, len);
-	free(bytes);
-	return rc;
-}
-
-/* 0, the transport's error, or -EBADMSG for a wrong byte. */
-int pair_recv_pattern(struct vb_transport *t, uint64_t from, uint64_t len)
-{
-	uint8_t *bytes = malloc(len ? len : 1);
-	int rc = vb_recv(t, bytes, len);
-
-	for (uint64_t i = 0; !rc && i < len; i++)
-		if (bytes[i] != byte_at(from + i))
-			rc = -EBADMSG;
-	free(bytes);
-	return rc;
-}
-
 /* Is the far end of this socket told that the connection is over? */
 static bool is_shut(int fd)
 {
@@ -335,7 +305,7 @@ int pair_wait_for_end(struct pair_end *end)
 
 int pair_send_and_leave(struct pair_end *end)
 {
-	int rc = pair_send_pattern(end->transport, 0, 3 * PAIR_PAYLOAD + 5);
+	int rc = stage_send_pattern(end->transport, 0, 3 * PAIR_PAYLOAD + 5);
 
 	if (!rc)
 		rc = vb_flush(end->transport);
@@ -349,5 +319,5 @@ int pair_recv_after_end(struct pair_end *end)
 
 	/* Look only when the peer's end has already come. */
 	poll(&poll_fd, 1, 10000);
-	return pair_recv_pattern(end->transport, 0, 3 * PAIR_PAYLOAD + 5);
+	return stage_recv_pattern(end->transport, 0, 3 * PAIR_PAYLOAD + 5);
 }

@@ -10,6 +10,7 @@
 
 #include "lib/verbs.h"
 #include "tests/rig.h"
+#include "tests/stage.h"
 
 #define PAIR_LOG_MAX 4096
 #define PAIR_PAYLOAD 131064u /* payload bytes of a 128 KiB stride */
@@ -73,11 +74,6 @@ void pair_run(struct pair *pair);
 
 /* Close sockets and world; checks that no object is left in it. */
 void pair_fini(struct pair *pair);
-
-/* Send, or receive and check, bytes [from, from + len) of one fixed stream.
- * 0, the transport's error, or -EBADMSG for a wrong byte. */
-int pair_send_pattern(struct vb_transport *t, uint64_t from, uint64_t len);
-int pair_recv_pattern(struct vb_transport *t, uint64_t from, uint64_t len);
 
 /* Scripts. Wait until the peer has ended the connection, -EBADMSG if never. */
 int pair_wait_for_end(struct pair_end *end);

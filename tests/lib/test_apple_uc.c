@@ -41,7 +41,7 @@ static int send_sizes(struct pair_end *end)
 	int rc = 0;
 
 	for (size_t i = 0; !rc && i < SIZE_COUNT; at += sizes[i++])
-		rc = pair_send_pattern(end->transport, at, sizes[i]);
+		rc = stage_send_pattern(end->transport, at, sizes[i]);
 	return rc ? rc : vb_flush(end->transport);
 }
 
@@ -56,7 +56,7 @@ static int recv_sizes(struct pair_end *end)
 	for (; !rc && at < total; at += take, take = take * 5 % 300007 + 1) {
 		if (take > total - at)
 			take = total - at;
-		rc = pair_recv_pattern(end->transport, at, take);
+		rc = stage_recv_pattern(end->transport, at, take);
 	}
 	return rc;
 }
@@ -93,12 +93,12 @@ Test(apple_uc, A15_A19_call_boundaries_do_not_matter)
 
 static int send_20_strides(struct pair_end *end)
 {
-	return pair_send_pattern(end->transport, 0, 20 * PAIR_PAYLOAD);
+	return stage_send_pattern(end->transport, 0, 20 * PAIR_PAYLOAD);
 }
 
 static int recv_20_strides(struct pair_end *end)
 {
-	return pair_recv_pattern(end->transport, 0, 20 * PAIR_PAYLOAD);
+	return stage_recv_pattern(end->transport, 0, 20 * PAIR_PAYLOAD);
 }
 
 /* How often a word stands in an end's log. */
@@ -130,14 +130,14 @@ Test(apple_uc, A13_A16_every_request_is_a_whole_signaled_stride)
 
 static int flush_half(struct pair_end *end)
 {
-	int rc = pair_send_pattern(end->transport, 0, 100);
+	int rc = stage_send_pattern(end->transport, 0, 100);
 
 	return rc ? rc : vb_flush(end->transport);
 }
 
 static int recv_half(struct pair_end *end)
 {
-	return pair_recv_pattern(end->transport, 0, 100);
+	return stage_recv_pattern(end->transport, 0, 100);
 }
 
 Test(apple_uc, A18_flush_posts_a_partial_stride_whole)
@@ -160,7 +160,7 @@ static int zero_sizes(struct pair_end *end)
 
 	if (rc || count(end, "send:"))
 		return rc ? rc : -EBADMSG;
-	rc = pair_send_pattern(end->transport, 0, 100);
+	rc = stage_send_pattern(end->transport, 0, 100);
 	/* recv of 0 is the turnaround: it posts what is pending. */
 	if (!rc)
 		rc = vb_recv(end->transport, &none, 0);
@@ -518,7 +518,7 @@ static int do_not_read(struct pair_end *end)
 
 static int send_40_strides(struct pair_end *end)
 {
-	int rc = pair_send_pattern(end->transport, 0, 40 * PAIR_PAYLOAD);
+	int rc = stage_send_pattern(end->transport, 0, 40 * PAIR_PAYLOAD);
 
 	shutdown(end->fd, SHUT_RDWR); /* the reader may go home */
 	return rc;
@@ -540,7 +540,7 @@ Test(apple_uc, DA1_DA5_a_sender_whose_peer_does_not_read_times_out)
 
 static int recv_forever(struct pair_end *end)
 {
-	int rc = pair_recv_pattern(end->transport, 0, 1);
+	int rc = stage_recv_pattern(end->transport, 0, 1);
 
 	shutdown(end->fd, SHUT_RDWR);
 	return rc;
@@ -599,7 +599,7 @@ static int recv_then_try_all(struct pair_end *end)
 {
 	struct vb_transport *t = end->transport;
 	uint8_t byte = 0;
-	int rc = pair_recv_pattern(t, 0, 1);
+	int rc = stage_recv_pattern(t, 0, 1);
 
 	/* D-A8, D-A9: latched, for every call. */
 	if (vb_send(t, &byte, 1) != rc || vb_flush(t) != rc ||
@@ -660,13 +660,13 @@ Test(apple_uc, DA6_frames_that_the_peers_end_overtook_are_not_lost)
 /* 20 strides into 16 slots: four sends are held when the script is over. */
 static int send_only(struct pair_end *end)
 {
-	return pair_send_pattern(end->transport, 0, 20 * PAIR_PAYLOAD + 9);
+	return stage_send_pattern(end->transport, 0, 20 * PAIR_PAYLOAD + 9);
 }
 
 static int recv_late(struct pair_end *end)
 {
 	poll(NULL, 0, 50);
-	return pair_recv_pattern(end->transport, 0, 20 * PAIR_PAYLOAD + 9);
+	return stage_recv_pattern(end->transport, 0, 20 * PAIR_PAYLOAD + 9);
 }
 
 Test(apple_uc, DA7_close_waits_for_the_sends_it_holds)

@@ -14,7 +14,7 @@
 
 static int recv_and_end(struct pair_end *end)
 {
-	int rc = pair_recv_pattern(end->transport, 0, 20 * PAIR_PAYLOAD);
+	int rc = stage_recv_pattern(end->transport, 0, 20 * PAIR_PAYLOAD);
 
 	shutdown(end->fd, SHUT_RDWR);
 	return rc;
@@ -22,7 +22,7 @@ static int recv_and_end(struct pair_end *end)
 
 static int send_20_and_wait(struct pair_end *end)
 {
-	int rc = pair_send_pattern(end->transport, 0, 20 * PAIR_PAYLOAD);
+	int rc = stage_send_pattern(end->transport, 0, 20 * PAIR_PAYLOAD);
 
 	if (!rc)
 		rc = vb_flush(end->transport);
