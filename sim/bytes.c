@@ -59,6 +59,7 @@ enum sim_copy_result sim_copy_data(struct delivery *d)
 {
 	struct sim_span here = {(uintptr_t)(d->wqe + 1), d->len};
 	bool is_inline = d->wqe->flags & SIM_WQE_INLINE;
+	enum sim_copy_result result;
 	struct sim_copy copy = {
 		.from_proc = is_inline ? d->w->proc : d->from_proc,
 		.to_proc = d->to_proc,
@@ -67,8 +68,6 @@ enum sim_copy_result sim_copy_data(struct delivery *d)
 		.to = d->to,
 		.to_count = d->to_count,
 	};
-
-	enum sim_copy_result result;
 
 	if (!d->len)
 		return SIM_COPY_OK;

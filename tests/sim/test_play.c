@@ -170,20 +170,28 @@ Test(play, late_shows_a_buffer_that_is_reused_before_its_completion)
 	}
 }
 
-static void write_then_read(void *arg)
+/* Host b, to or from the first 8 bytes of host a's memory. */
+static int post_one_sided(struct bare *bare, enum ibv_wr_opcode opcode)
 {
-	struct bare *bare = arg;
 	struct rig_end *end = &bare->rig.end[1];
 	struct ibv_sge sge = {(uintptr_t)end->memory, 8, end->mr->lkey};
 	struct ibv_send_wr wr = {.sg_list = &sge,
 				 .num_sge = 1,
-				 .opcode = IBV_WR_RDMA_READ,
+				 .opcode = opcode,
 				 .send_flags = IBV_SEND_SIGNALED};
 	struct ibv_send_wr *bad;
 
 	wr.wr.rdma.remote_addr = (uintptr_t)bare->rig.end[0].memory;
 	wr.wr.rdma.rkey = bare->rig.end[0].mr->rkey;
-	bare->rc[3] = ibv_post_send(end->qp, &wr, &bad);
+	return ibv_post_send(end->qp, &wr, &bad);
+}
+
+static void read_one(void *arg)
+{
+	struct bare *bare = arg;
+	struct rig_end *end = &bare->rig.end[1];
+
+	bare->rc[3] = post_one_sided(bare, IBV_WR_RDMA_READ);
 	bare->seen = end->memory[0];
 	bare->rc[1] = await_wc(end, &bare->wc[1]);
 }
@@ -199,7 +207,7 @@ Test(play, late_poisons_what_a_read_will_fill)
 
 	bare_init(&bare, "mlx5", IBV_QPT_RC);
 	bare.play.personality = SIM_LATE;
-	CHECK_EQ(bare_run(&bare, do_nothing, write_then_read), 0);
+	CHECK_EQ(bare_run(&bare, do_nothing, read_one), 0);
 	CHECK_EQ(bare.seen, 0xa5);
 	/* Refused, as the queue pair allows no reads from afar. */
 	CHECK_EQ(bare.wc[1].status, IBV_WC_REM_INV_REQ_ERR);
@@ -465,17 +473,9 @@ static void write_one(void *arg)
 {
 	struct bare *bare = arg;
 	struct rig_end *end = &bare->rig.end[1];
-	struct ibv_sge sge = {(uintptr_t)end->memory, 8, end->mr->lkey};
-	struct ibv_send_wr wr = {.sg_list = &sge,
-				 .num_sge = 1,
-				 .opcode = IBV_WR_RDMA_WRITE,
-				 .send_flags = IBV_SEND_SIGNALED};
-	struct ibv_send_wr *bad;
 
 	memset(end->memory, 9, 8);
-	wr.wr.rdma.remote_addr = (uintptr_t)bare->rig.end[0].memory;
-	wr.wr.rdma.rkey = bare->rig.end[0].mr->rkey;
-	bare->rc[3] = ibv_post_send(end->qp, &wr, &bad);
+	bare->rc[3] = post_one_sided(bare, IBV_WR_RDMA_WRITE);
 	bare->rc[1] = await_wc(end, &bare->wc[1]);
 }
 
