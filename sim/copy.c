@@ -88,7 +88,7 @@ static enum sim_copy_result move_by_mover(struct sim_world *w, uint32_t proc,
 /* One system call for up to VEC_MAX pieces; the far side is process `proc`. */
 static enum sim_copy_result move_vec(struct sim_world *w, uint32_t proc,
 				     bool is_read, const struct piece *pieces,
-				     int count)
+				     int count, uint64_t *done)
 {
 	pid_t pid = w->seg->proc[proc].pid;
 	struct iovec local[VEC_MAX], remote[VEC_MAX];
@@ -112,6 +112,7 @@ static enum sim_copy_result move_vec(struct sim_world *w, uint32_t proc,
 					 remote, (unsigned long)count, 0)
 		      : process_vm_writev(pid, local, (unsigned long)count,
 					  remote, (unsigned long)count, 0);
+	*done += got > 0 ? (uint64_t)got : 0;
 	if (got == (ssize_t)total)
 		return SIM_COPY_OK;
 	/* Short, or EFAULT: a page is not there; of ours, or on the far side.
@@ -136,6 +137,7 @@ static enum sim_copy_result move_bounced(struct sim_world *w,
 {
 	static __thread char buffer[BOUNCE_SIZE];
 	enum sim_copy_result rc = SIM_COPY_OK;
+	uint64_t none = 0;
 
 	while (piece.length && rc == SIM_COPY_OK) {
 		uint64_t n =
@@ -143,9 +145,9 @@ static enum sim_copy_result move_bounced(struct sim_world *w,
 		struct piece in = {piece.from, (uintptr_t)buffer, n};
 		struct piece out = {(uintptr_t)buffer, piece.to, n};
 
-		rc = move_vec(w, copy->from_proc, true, &in, 1);
+		rc = move_vec(w, copy->from_proc, true, &in, 1, &none);
 		if (rc == SIM_COPY_OK)
-			rc = move_vec(w, copy->to_proc, false, &out, 1);
+			rc = move_vec(w, copy->to_proc, false, &out, 1, &none);
 		piece.from += n;
 		piece.to += n;
 		piece.length -= n;
@@ -154,6 +156,15 @@ static enum sim_copy_result move_bounced(struct sim_world *w,
 }
 
 enum sim_copy_result sim_copy(struct sim_world *w, const struct sim_copy *copy)
+{
+	uint64_t done = 0;
+
+	return sim_copy_counted(w, copy, &done);
+}
+
+enum sim_copy_result sim_copy_counted(struct sim_world *w,
+				      const struct sim_copy *copy,
+				      uint64_t *done)
 {
 	struct cursor cursor = {.copy = copy};
 	struct piece pieces[VEC_MAX];
@@ -175,7 +186,7 @@ enum sim_copy_result sim_copy(struct sim_world *w, const struct sim_copy *copy)
 			continue;
 		}
 		if (from_me || to_me)
-			rc = move_vec(w, far, to_me, pieces, n);
+			rc = move_vec(w, far, to_me, pieces, n, done);
 		for (int i = 0; !from_me && !to_me && i < n && !rc; i++)
 			rc = move_bounced(w, copy, pieces[i]);
 		if (rc != SIM_COPY_OK)

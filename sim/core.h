@@ -140,6 +140,11 @@ static inline void sim_cq_release(struct sim_cq *cq)
 	sim_drop(&cq->lock);
 }
 
+/* Kick senders that have been owed one for so long, whatever this process does
+ * meanwhile. Is any still owed? */
+#define SIM_KICK_NS 1000000
+bool sim_kick_overdue(struct sim_world *w, uint64_t now_ns);
+
 /* Append a completion; wakes a sleeper when the queue was armed. False: there
  * was no room. */
 bool sim_cq_push(struct sim_world *w, uint32_t cq, const struct sim_cqe *cqe);
@@ -302,6 +307,10 @@ struct sim_copy {
 /* Move bytes from the spans of one process to those of another, in order,
  * until the sources are exhausted. The targets are at least as long. */
 enum sim_copy_result sim_copy(struct sim_world *w, const struct sim_copy *copy);
+/* The same, and how many bytes have moved when it fails. */
+enum sim_copy_result sim_copy_counted(struct sim_world *w,
+				      const struct sim_copy *copy,
+				      uint64_t *done);
 
 #define SIM_SPAN_MAX 33 /* 32 sges, and the 40 bytes before a datagram */
 /* bytes.c: where a request's sges are, or -1: a key does not allow it. */
@@ -345,6 +354,8 @@ bool sim_share_copy(struct sim_world *w, struct sim_cq *cq,
 		    const struct sim_copy *copy, enum sim_copy_result *result);
 /* By the owner, which has nothing else to do. */
 void sim_share_help(struct sim_world *w, struct sim_cq *cq);
+/* Of a poster that is gone. */
+void sim_share_reap(struct sim_world *w, uint32_t proc);
 
 /* mover.c */
 /* May this process not copy itself? */
@@ -372,6 +383,8 @@ void sim_map_forget(void);
 /* timer.c: a thread that runs this process's timers while it sleeps on a
  * descriptor; started on first need, only for queues with a channel. */
 void sim_timer_start(struct sim_world *w);
+/* And look after the kicks that this process owes. */
+void sim_timer_watch_kicks(struct sim_world *w);
 void sim_timer_stop(void);
 /* A thread of ours in a program: it gets none of the program's signals. */
 bool sim_thread_start(pthread_t *it, void *(*start)(void *), void *arg);

@@ -10,8 +10,8 @@
 #include "sim/diag.h"
 
 #define LARGE	    65536
-#define KICK_NS	    2000
-#define EMPTY_POLLS 512 /* before the processor is offered to others */
+#define KICK_NS	    2000 /* of a receiver that polls in vain */
+#define EMPTY_POLLS 512	 /* before the processor is offered to others */
 
 static uint32_t stride_of(uint32_t size)
 {
@@ -385,20 +385,38 @@ static void feed(struct sim_world *w, struct sim_cq *cq)
 }
 
 /* Receives were posted that the sender has not found in time. */
-static void kick(struct sim_world *w, struct sim_cq *cq)
+static void kick(struct sim_world *w, struct sim_cq *cq, uint64_t now,
+		 uint64_t patience_ns)
 {
-	uint64_t now = sim_now_ns(), since = atomic_load(&cq->owes_since_ns);
+	uint64_t since = atomic_load(&cq->owes_since_ns);
 	struct sim_qp *qp;
 
 	if (!since) {
 		atomic_store(&cq->owes_since_ns, now);
 		return;
 	}
-	if (now - since < KICK_NS)
+	if (now < since + patience_ns)
 		return;
 	qp = sim_qp_mine(w, atomic_exchange(&cq->owes_kick, 0));
 	if (qp && atomic_exchange(&qp->has_waiter, 0))
 		sim_kick_sender(w, qp);
+}
+
+bool sim_kick_overdue(struct sim_world *w, uint64_t now)
+{
+	bool is_owed = false;
+
+	for (uint32_t i = 0; i < sim_top(w, SIM_CQ); i++) {
+		struct sim_cq *cq = &w->seg->cq[i];
+
+		if (cq->object.proc != w->proc ||
+		    !atomic_load(&cq->object.handle) ||
+		    !atomic_load(&cq->owes_kick))
+			continue;
+		kick(w, cq, now, SIM_KICK_NS);
+		is_owed |= atomic_load(&cq->owes_kick) != 0;
+	}
+	return is_owed;
 }
 
 static int nothing(struct sim_world *w, struct sim_cq *cq)
@@ -408,7 +426,7 @@ static int nothing(struct sim_world *w, struct sim_cq *cq)
 	if (atomic_load_explicit(&cq->starved, memory_order_relaxed))
 		feed(w, cq);
 	if (atomic_load_explicit(&cq->owes_kick, memory_order_relaxed))
-		kick(w, cq);
+		kick(w, cq, sim_now_ns(), KICK_NS);
 	if (atomic_load_explicit(&cq->wants_help, memory_order_relaxed))
 		sim_share_help(w, cq);
 	if (++empty_polls % EMPTY_POLLS == 0)
@@ -453,7 +471,7 @@ int sim_cq_poll(struct sim_ctx *ctx, struct sim_cq *cq, int count,
 			sim_parcel_take(w, cq, slot, &taken);
 			cqe = &taken;
 		}
-		if (cqe->is_late && cqe->status)
+		if (cqe->fails_qp)
 			failed = sim_qp_get(w, cqe->qp);
 		to_wc(cqe, &wc[got++]);
 		free_slots(w, cqe);

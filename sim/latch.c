@@ -21,20 +21,28 @@
 #define PAUSE() ((void)0)
 #endif
 #define WAIT_NS 1000000
-/* With a pid: one without a place in the world. */
-#define NO_PLACE 0x80000000u
 
 uint32_t sim_no_place(void)
 {
-	return NO_PLACE | (uint32_t)getpid();
+	return SIM_NO_PLACE | (uint32_t)getpid();
+}
+
+static bool is_alive(struct sim_world *w, uint32_t owner)
+{
+	uint32_t slot = sim_locker_slot(owner);
+
+	return slot < SIM_PROC_MAX &&
+	       atomic_load(&w->seg->proc[slot].lives) ==
+		       owner >> SIM_LOCKER_BITS &&
+	       sim_proc_is_alive(w, slot);
 }
 
 static bool is_gone(struct sim_world *w, uint32_t owner)
 {
-	if (owner & NO_PLACE)
-		return kill((pid_t)(owner & ~NO_PLACE), 0) != 0 &&
+	if (owner & SIM_NO_PLACE)
+		return kill((pid_t)(owner & ~SIM_NO_PLACE), 0) != 0 &&
 		       errno == ESRCH;
-	return owner != w->locker && !sim_proc_is_alive(w, owner);
+	return owner != w->locker && !is_alive(w, owner);
 }
 
 /* Sleep until the owner has changed; a millisecond at most, because who drops

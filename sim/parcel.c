@@ -85,10 +85,19 @@ static void *bytes_of(struct sim_world *w, const struct sim_cq *cq,
 			   : (char *)slot->bytes;
 }
 
-/* Fill the receive; its status. */
+static bool are_mapped(const struct sim_span *spans, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (!sim_is_mapped(spans[i].addr, spans[i].length, true))
+			return false;
+	return true;
+}
+
+/* Fill the receive; its status. Who polls says that the memory is there; a
+ * program that ends things may have let it go before. */
 static enum ibv_wc_status fill(struct sim_world *w, const struct sim_cq *cq,
 			       struct sim_cq_slot *slot, struct sim_qp *qp,
-			       struct sim_wqe *recv)
+			       struct sim_wqe *recv, bool is_polled)
 {
 	uint64_t len = slot->cqe.byte_len;
 	struct sim_span to[SIM_SPAN_MAX],
@@ -103,7 +112,8 @@ static enum ibv_wc_status fill(struct sim_world *w, const struct sim_cq *cq,
 
 	copy.to_count =
 		sim_spans_of(w, qp->pd, recv, IBV_ACCESS_LOCAL_WRITE, to);
-	if (copy.to_count < 0)
+	if (copy.to_count < 0 || (!is_polled && copy.to_proc == w->proc &&
+				  !are_mapped(to, copy.to_count)))
 		return IBV_WC_LOC_PROT_ERR;
 	/* Nearly always: one span, and the poller's own. */
 	if (copy.to_proc == w->proc && copy.to_count == 1) {
@@ -123,11 +133,13 @@ void sim_parcel_land(struct sim_world *w, const struct sim_cq *cq,
 	struct sim_wqe *recv;
 
 	/* A reaper stands in for the owner, whose memory is gone. */
-	if (!qp || (cq->object.proc == w->proc && w->proc != w->locker))
+	if (!qp || (cq->object.proc == w->proc &&
+		    w->proc != sim_locker_slot(w->locker)))
 		return;
 	recv = sim_wqe_at(w, &qp->rq, cqe->wqe_index);
 	if (cqe->byte_len)
-		cqe->status = (uint8_t)fill(w, cq, slot, qp, recv);
+		cqe->status = (uint8_t)fill(w, cq, slot, qp, recv, false);
+	cqe->fails_qp = cqe->status != IBV_WC_SUCCESS;
 	cqe->wr_id = recv->wr_id; /* after the tiny bytes */
 	cqe->is_late = 0;
 }
@@ -145,7 +157,9 @@ void sim_parcel_take(struct sim_world *w, struct sim_cq *cq,
 		struct sim_wqe *recv = sim_wqe_at(w, &qp->rq, cqe->wqe_index);
 
 		if (cqe->byte_len)
-			cqe->status = (uint8_t)fill(w, cq, slot, qp, recv);
+			cqe->status =
+				(uint8_t)fill(w, cq, slot, qp, recv, true);
+		cqe->fails_qp = cqe->status != IBV_WC_SUCCESS;
 		cqe->wr_id = recv->wr_id;
 	}
 	if (cqe->parcel)

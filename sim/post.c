@@ -309,8 +309,8 @@ static void note_recv(struct sim_world *w, struct sim_qp *qp)
 /*
  * The sender waits for a receive. A copy by us costs a system call, by it none;
  * and if it polls, it finds the receive without being told (cq.c, feed). So it
- * has a little time, until we have found nothing to do for a while. Not if it
- * cannot know, or we may not come to poll.
+ * has a little time, until we have polled in vain for a while, or a millisecond
+ * (timer.c). Not if either may sleep.
  */
 static bool kick_later(struct sim_world *w, struct sim_qp *qp)
 {
@@ -324,8 +324,11 @@ static bool kick_later(struct sim_world *w, struct sim_qp *qp)
 		return false;
 	if (atomic_load(&cq->owes_kick) == handle)
 		return true;
+	if (!atomic_compare_exchange_strong(&cq->owes_kick, &none, handle))
+		return false;
 	atomic_store(&cq->owes_since_ns, 0);
-	return atomic_compare_exchange_strong(&cq->owes_kick, &none, handle);
+	sim_timer_watch_kicks(w);
+	return true;
 }
 
 int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,

@@ -122,6 +122,7 @@ void sim_proc_reap_objects(struct sim_world *w, uint32_t proc)
 
 	dead.proc = proc;
 	sim_mover_reap(w, proc);
+	sim_share_reap(w, proc);
 	reap_all(&ctx);
 }
 

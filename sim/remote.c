@@ -169,20 +169,31 @@ static int collect_batch(struct delivery *d, uint32_t proc)
 }
 
 /* Copy the head, and what can go with it; *more is how many that are. If one of
- * them fails, it will say so when it is the head: the others are only done
- * twice. */
+ * them fails, it says so when it is the head; those before it are done, and not
+ * done again: who has seen their bytes may have changed them. */
 static enum sim_copy_result copy_batch(struct delivery *d, uint32_t proc,
 				       int *more)
 {
+	struct sim_copy copy = {.from_proc = d->from_proc,
+				.to_proc = d->to_proc,
+				.from = d->from,
+				.to = d->to};
 	enum sim_copy_result copied;
+	uint64_t done = 0;
+	int whole = 0;
 
 	*more = collect_batch(d, proc);
-	copied = sim_copy_data(d);
-	if (copied == SIM_COPY_OK || *more == 0)
+	if (*more == 0)
+		return sim_copy_data(d);
+	copy.from_count = copy.to_count = 1 + *more;
+	copied = sim_copy_counted(d->w, &copy, &done);
+	if (copied == SIM_COPY_OK)
 		return copied;
-	*more = 0;
+	while (done >= d->from[whole].length)
+		done -= d->from[whole++].length;
+	*more = whole ? whole - 1 : 0;
 	d->from_count = d->to_count = 1;
-	return sim_copy_data(d);
+	return whole ? SIM_COPY_OK : sim_copy_data(d);
 }
 
 static void end_batch(struct delivery *d, int more)

@@ -29,10 +29,10 @@ copy_piece(struct sim_world *w, const struct sim_share *share, uint32_t piece)
 {
 	uint64_t at = (uint64_t)piece * share->piece_bytes;
 	uint64_t left = share->length - at;
-	struct sim_span from = {share->from + at, left};
-	struct sim_span to = {share->to + at, left};
+	struct sim_span from = {share->from_addr + at, left};
+	struct sim_span to = {share->to_addr + at, left};
 	struct sim_copy copy = {
-		.from_proc = share->from_proc,
+		.from_proc = sim_locker_slot(share->from),
 		.to_proc = share->to_proc,
 		.from = &from,
 		.to = &to,
@@ -43,6 +43,15 @@ copy_piece(struct sim_world *w, const struct sim_share *share, uint32_t piece)
 	if (left > share->piece_bytes)
 		from.length = to.length = share->piece_bytes;
 	return sim_copy(w, &copy);
+}
+
+/* Its place may have another tenant, whose memory is none of ours. */
+static bool is_posters_life(struct sim_world *w, const struct sim_share *share)
+{
+	uint32_t from = atomic_load(&share->from);
+
+	return atomic_load(&w->seg->proc[sim_locker_slot(from)].lives) ==
+	       from >> SIM_LOCKER_BITS;
 }
 
 void sim_share_help(struct sim_world *w, struct sim_cq *cq)
@@ -57,12 +66,28 @@ void sim_share_help(struct sim_world *w, struct sim_cq *cq)
 	while (claim(share)) {
 		uint32_t back = atomic_fetch_add(&share->back, 1) + 1;
 
-		if (copy_piece(w, share, share->pieces - back) != SIM_COPY_OK) {
+		if (!is_posters_life(w, share) ||
+		    copy_piece(w, share, share->pieces - back) != SIM_COPY_OK) {
 			atomic_store(&share->has_failed, 1);
+			atomic_store(&cq->wants_help, 0);
 			break;
 		}
 	}
 	atomic_fetch_sub(&share->helpers, 1);
+}
+
+void sim_share_reap(struct sim_world *w, uint32_t proc)
+{
+	for (uint32_t i = 0; i < sim_top(w, SIM_CQ); i++) {
+		struct sim_cq *cq = &w->seg->cq[i];
+
+		if (!atomic_load(&cq->share.is_taken) ||
+		    sim_locker_slot(atomic_load(&cq->share.from)) != proc)
+			continue;
+		atomic_store(&cq->wants_help, 0);
+		atomic_store(&cq->share.claimed, CLOSED);
+		atomic_store(&cq->share.is_taken, 0);
+	}
 }
 
 /* False: the helper died over a piece. */
@@ -99,10 +124,10 @@ bool sim_share_copy(struct sim_world *w, struct sim_cq *cq,
 	    w->may_not_copy || sim_is_armed(w) ||
 	    atomic_exchange(&share->is_taken, 1))
 		return false;
-	share->from_proc = copy->from_proc;
+	atomic_store(&share->from, w->locker);
 	share->to_proc = copy->to_proc;
-	share->from = copy->from->addr;
-	share->to = copy->to->addr;
+	share->from_addr = copy->from->addr;
+	share->to_addr = copy->to->addr;
 	share->length = copy->from->length;
 	share->piece_bytes = piece_of(share->length);
 	atomic_store(&share->pieces,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A thread that runs this process's timers while the program sleeps on a
- * completion channel. Started on first need; a program that polls, and a
- * deterministic run, never have one.
+ * completion channel, and the kicks that it owes to senders that wait for its
+ * receives. Started on first need; most programs that poll, and a deterministic
+ * run, never have one.
  */
 #include "sim/play.h"
 
@@ -16,6 +17,7 @@ static pthread_t thread;
 static bool is_running;
 static bool is_stopping;
 static bool is_kicked; /* there may be an earlier deadline */
+static _Atomic bool watches_kicks;
 
 /* Run what is due; the moment of what comes next, SIM_NO_LIMIT for nothing. In
  * a late world another process may make a message of ours wait, and does not
@@ -37,6 +39,14 @@ static uint64_t run_due(struct sim_world *w)
 		due = atomic_load(&cq->deadline_ns);
 		next = due < next ? due : next;
 	}
+	if (watches_kicks && !sim_kick_overdue(w, now)) {
+		watches_kicks = false;
+		/* One that has come since then. */
+		if (sim_kick_overdue(w, now))
+			watches_kicks = true;
+	}
+	if (watches_kicks && now + SIM_KICK_NS < next)
+		next = now + SIM_KICK_NS;
 	return next;
 }
 
@@ -102,6 +112,13 @@ void sim_timer_start(struct sim_world *w)
 	pthread_mutex_unlock(&lock);
 }
 
+void sim_timer_watch_kicks(struct sim_world *w)
+{
+	if (!atomic_load(&watches_kicks) &&
+	    !atomic_exchange(&watches_kicks, true))
+		sim_timer_start(w);
+}
+
 void sim_timer_stop(void)
 {
 	pthread_mutex_lock(&lock);
@@ -113,11 +130,13 @@ void sim_timer_stop(void)
 	pthread_cond_signal(&wake);
 	pthread_mutex_unlock(&lock);
 	pthread_join(thread, NULL);
+	watches_kicks = false;
 	is_running = false;
 }
 
 void sim_timer_forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
+	watches_kicks = false;
 	is_running = false;
 }

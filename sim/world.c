@@ -84,7 +84,7 @@ bool sim_proc_is_alive(struct sim_world *w, uint32_t slot)
 
 	/* Our own lock does not show; a private world has nobody else. What
 	 * cannot be told is alive: the living must not be reaped. */
-	if (slot == w->locker || w->fd < 0)
+	if (slot == sim_locker_slot(w->locker) || w->fd < 0)
 		return true;
 	return slot_lock(w, slot, F_OFD_GETLK, &lock) != 0 ||
 	       lock.l_type != F_UNLCK;
@@ -270,7 +270,10 @@ static int claim_proc(struct sim_world *w,
 		proc->host = config->host ? (uint32_t)config->host - 1
 					  : next_host(w->seg, is_observer);
 		atomic_store(&proc->life, SIM_LIVE);
-		w->proc = w->locker = i;
+		/* What a former life has locked is not mine. */
+		proc->lives = (proc->lives + 1) & 0x7fffff;
+		w->proc = i;
+		w->locker = proc->lives << SIM_LOCKER_BITS | i;
 		w->pid = getpid();
 		return 0;
 	}

@@ -87,7 +87,8 @@ struct sim_mover {
 };
 
 struct sim_proc {
-	_Atomic uint32_t life; /* enum sim_life */
+	_Atomic uint32_t life;	/* enum sim_life */
+	_Atomic uint32_t lives; /* how many this place has had */
 	int32_t pid;
 	uint32_t host;
 	uint32_t is_observer;
@@ -154,8 +155,9 @@ struct sim_cqe {
 	/* The owner, when it polls, finds its receive and fills it: from the
 	 * slot's own bytes, or from a parcel (parcel.c). */
 	uint8_t is_late;
-	uint32_t parcel; /* 1 + where in the queue's parcels; 0 = none */
-	uint32_t reserved;
+	uint32_t parcel;  /* 1 + where in the queue's parcels; 0 = none */
+	uint8_t fails_qp; /* filling its receive has failed */
+	uint8_t reserved[3];
 	_Atomic uint32_t turn; /* 1 + index of the completion in this slot */
 };
 _Static_assert(sizeof(struct sim_cqe) == 64, "one cache line a completion");
@@ -175,9 +177,10 @@ struct sim_share {
 	_Atomic uint32_t has_failed; /* one of them */
 	_Atomic uint32_t is_taken;
 	_Atomic uint32_t pieces;
+	_Atomic uint32_t from; /* locker of the poster */
 	uint32_t piece_bytes;
-	uint32_t from_proc, to_proc;
-	uint64_t from, to, length;
+	uint32_t to_proc;
+	uint64_t from_addr, to_addr, length;
 };
 
 /*
@@ -494,11 +497,21 @@ struct sim_world {
 	char name[SIM_NAME_MAX]; /* "" = private */
 	int fd;			 /* -1 = private */
 	uint32_t proc;		 /* my slot; a reaper's: the dead one's */
-	uint32_t locker;	 /* my slot, or who I am without one */
+	uint32_t locker; /* which life of which slot, or who I am without */
 	pid_t pid;
 	bool may_not_copy; /* process_vm_* was refused: movers do */
 	int notify_fd;	   /* unbound datagram socket, -1 until first used */
 };
+
+#define SIM_LOCKER_BITS 8	    /* of the slot; its life above, 23 bits */
+#define SIM_NO_PLACE	0x80000000u /* or this and a pid: one without */
+_Static_assert(SIM_PROC_MAX <= 1 << SIM_LOCKER_BITS, "slots fit a locker");
+
+static inline uint32_t sim_locker_slot(uint32_t locker)
+{
+	return locker & SIM_NO_PLACE ? SIM_NONE
+				     : locker & ((1u << SIM_LOCKER_BITS) - 1);
+}
 
 /* The least power of two that is at least `value`; 1 for 0. */
 static inline uint32_t sim_round_up(uint32_t value)

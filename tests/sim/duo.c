@@ -152,6 +152,10 @@ static void obey(struct side *side, int from, int to)
 		case PEEK:
 			note.value = side->memory[note.a];
 			break;
+		case UNMAP:
+			note.value =
+				(uint64_t)munmap(side->memory + note.a, note.b);
+			break;
 		case UNREGISTER:
 			note.value = (uint64_t)ibv_dereg_mr(side->mr);
 			break;

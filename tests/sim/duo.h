@@ -16,7 +16,7 @@
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
 	 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
-enum order { CONNECT, RECEIVE, POLL, DRAIN, PEEK, UNREGISTER, END };
+enum order { CONNECT, RECEIVE, POLL, DRAIN, PEEK, UNMAP, UNREGISTER, END };
 
 /* An order and its arguments; and the answer. */
 struct note {

@@ -8,6 +8,7 @@
 #include "tests/sim/duo.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -447,4 +448,80 @@ Test(parcel, a_receiver_that_dies_while_it_helps_is_only_gone)
 		      "status %d", wc.status);
 		duo_abandon(&duo);
 	}
+}
+
+/* --- what others of its kind have done --------------------------------------
+ */
+
+Test(parcel, memory_that_went_before_its_region_is_an_error_and_no_signal)
+{
+	struct duo duo;
+
+	duo_start(&duo, true);
+	leave_one(&duo, 64);
+	CHECK_EQ(duo_tell(&duo, UNMAP, 0, 4096, 0), 0);
+	CHECK_EQ(duo_tell(&duo, UNREGISTER, 0, 0, 0), 0);
+	CHECK_EQ(duo_tell(&duo, DRAIN, 0, 1, 0), 0);
+	duo_finish(&duo);
+}
+
+/* It is found by a write that lands it; the queue pair fails all the same. */
+Test(parcel, a_receive_that_cannot_be_filled_fails_its_queue_pair_whoever_finds)
+{
+	struct duo duo;
+
+	duo_start(&duo, true);
+	CHECK_EQ(duo_tell(&duo, RECEIVE, 0, 3, PLACE), 0);
+	duo_post_sends(&duo, 0, 2, 64);
+	duo_await_sends(&duo, 0, 2);
+	CHECK_EQ(duo_tell(&duo, UNMAP, 0, 4096, 0), 0);
+	CHECK_EQ(duo_run_on(&duo, duo.side.other, IBV_WR_RDMA_WRITE,
+			    duo.side.memory, 8, PLACE),
+		 IBV_WC_SUCCESS);
+	/* The third is flushed. */
+	CHECK_EQ(duo_tell(&duo, DRAIN, 0, 3, 0), 0);
+	duo_finish(&duo);
+}
+
+Test(parcel, a_list_of_writes_ends_at_a_page_that_is_not_there)
+{
+	struct duo duo;
+
+	duo_start(&duo, true);
+	memset(duo.side.memory, 1, LIST * 4096);
+	CHECK_EQ(duo_tell(&duo, UNMAP, 20 * 4096, 4096, 0), 0);
+	post_list(&duo, IBV_WR_RDMA_WRITE, LIST);
+	check_list(&duo, 20);
+	CHECK_EQ(duo_tell(&duo, PEEK, 19 * 4096, 0, 0), 1);
+	CHECK_EQ(duo_tell(&duo, PEEK, 21 * 4096, 0, 0), 0);
+	duo_finish(&duo);
+}
+
+/* A SEND that waits for a receive, and a write behind it; then nobody polls. */
+Test(parcel, what_waits_goes_within_a_millisecond_though_nobody_polls)
+{
+	const uint32_t flag = 8u << 20;
+	struct duo duo;
+	uint64_t seen = 0;
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = {.sg_list = &sge,
+				 .num_sge = 1,
+				 .opcode = IBV_WR_RDMA_WRITE};
+	struct ibv_send_wr *bad;
+
+	duo_start(&duo, true);
+	duo_post_sends(&duo, 0, 1, 64);
+	duo.side.memory[flag] = 7;
+	sge = (struct ibv_sge){(uintptr_t)duo.side.memory + flag, 1,
+			       duo.side.mr->lkey};
+	wr.wr.rdma.remote_addr = duo.far.memory + flag;
+	wr.wr.rdma.rkey = duo.far.rkey;
+	CHECK_EQ(ibv_post_send(duo.side.qp, &wr, &bad), 0);
+	CHECK_EQ(duo_tell(&duo, RECEIVE, 0, 1, PLACE), 0);
+	for (int i = 0; i < 10000 && !seen; i++) {
+		seen = duo_tell(&duo, PEEK, flag, 0, 0);
+		poll(NULL, 0, 1);
+	}
+	CHECK_EQ(seen, 7);
+	duo_finish(&duo);
 }

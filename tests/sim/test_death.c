@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Goal: what a process held when it died is nobody's, also when another has
+ * taken its place in the world. Method: a child that joins, leaves a lock taken
+ * or a long message open, and dies; and a second one in its place.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sim/core.h"
+#include "tests/harness.h"
+#include "tests/rig.h"
+
+/* A child in the world that says its slot, and lives until it is killed. */
+static pid_t start_child(const char *name, void (*act)(struct sim_world *),
+			 uint32_t *slot)
+{
+	int ends[2];
+	pid_t pid;
+
+	CHECK_EQ(pipe(ends), 0);
+	pid = fork();
+	if (pid == 0) {
+		struct sim_world_config config = {.name = name, .host = 2};
+		char error[SIM_ERROR_MAX];
+		struct sim_world *world;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (sim_world_open(&config, &world, error))
+			_exit(1);
+		if (act)
+			act(world);
+		if (write(ends[1], &world->proc, sizeof(world->proc)) < 0)
+			_exit(1);
+		pause();
+		_exit(1);
+	}
+	close(ends[1]);
+	CHECK_EQ(read(ends[0], slot, sizeof(*slot)), sizeof(*slot));
+	close(ends[0]);
+	return pid;
+}
+
+static void end_child(pid_t pid)
+{
+	CHECK_EQ(kill(pid, SIGKILL), 0);
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+}
+
+static struct sim_world *open_own(const char *name)
+{
+	struct sim_world_config config = {.name = name,
+					  .model = {"mlx5", "mlx5"},
+					  .host = 1};
+	char error[SIM_ERROR_MAX] = "";
+	struct sim_world *world = NULL;
+
+	setenv("VERBENA_QUIET", "1", 1);
+	CHECK(sim_world_open(&config, &world, error) == 0, "%s", error);
+	return world;
+}
+
+static void take_a_lock(struct sim_world *world)
+{
+	sim_take(world, &world->seg->qp[7].sq_lock);
+}
+
+Test(death, a_lock_of_the_dead_is_free_though_its_place_is_taken)
+{
+	const char *name = rig_name();
+	struct sim_world *world = open_own(name);
+	uint32_t first, second;
+	pid_t pid = start_child(name, take_a_lock, &first);
+
+	end_child(pid);
+	pid = start_child(name, NULL, &second);
+	CHECK_EQ(first, second);
+	alarm(20); /* it would wait for ever */
+	sim_take(world, &world->seg->qp[7].sq_lock);
+	alarm(0);
+	sim_drop(&world->seg->qp[7].sq_lock);
+	end_child(pid);
+	sim_world_close(world);
+}
+
+static uint8_t *place;
+
+/* A long SEND into `place`, from the same address here, and no piece done. */
+static void leave_a_share_open(struct sim_world *world)
+{
+	struct sim_cq *cq = &world->seg->cq[0];
+
+	memset(place, 0x22, 1 << 20);
+	cq->share.is_taken = 1;
+	cq->share.from = world->locker;
+	cq->share.to_proc = cq->object.proc;
+	cq->share.from_addr = cq->share.to_addr = (uintptr_t)place;
+	cq->share.length = 1 << 20;
+	cq->share.piece_bytes = 1 << 18;
+	cq->share.pieces = 4;
+	cq->wants_help = 1;
+}
+
+static void fill_place(struct sim_world *world)
+{
+	(void)world;
+	memset(place, 0x33, 1 << 20);
+}
+
+Test(death, nobody_helps_a_dead_sender_from_the_memory_of_its_successor)
+{
+	const char *name = rig_name();
+	struct sim_world *world = open_own(name);
+	struct ibv_context *context;
+	struct ibv_device **list;
+	struct ibv_cq *cq;
+	struct ibv_wc wc;
+	uint32_t first, second;
+	pid_t pid;
+
+	place = aligned_alloc(4096, 1 << 20);
+	memset(place, 0x55, 1 << 20);
+	sim_world_use(world);
+	list = ibv_get_device_list(NULL);
+	context = ibv_open_device(list[0]);
+	ibv_free_device_list(list);
+	cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+	CHECK(cq, "create_cq");
+	pid = start_child(name, leave_a_share_open, &first);
+	end_child(pid);
+	pid = start_child(name, fill_place, &second);
+	CHECK_EQ(first, second);
+	for (int i = 0; i < 1000; i++)
+		CHECK_EQ(ibv_poll_cq(cq, 1, &wc), 0);
+	CHECK_EQ(place[0], 0x55);
+	CHECK_EQ(place[(1 << 20) - 1], 0x55);
+	/* It can be shared again. */
+	CHECK_EQ(world->seg->cq[0].share.is_taken, 0);
+	CHECK_EQ(world->seg->cq[0].wants_help, 0);
+	end_child(pid);
+	CHECK_EQ(ibv_destroy_cq(cq), 0);
+	CHECK_EQ(ibv_close_device(context), 0);
+	sim_world_use(NULL);
+	sim_world_close(world);
+	free(place);
+}
