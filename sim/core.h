@@ -148,13 +148,17 @@ bool sim_kick_overdue(struct sim_world *w, uint64_t now_ns);
 /* Append a completion; wakes a sleeper when the queue was armed. False: there
  * was no room. */
 bool sim_cq_push(struct sim_world *w, uint32_t cq, const struct sim_cqe *cqe);
+/* The same, but a sleeper is the caller's to wake: *sleeper, or NULL. */
+bool sim_cq_push_quietly(struct sim_world *w, uint32_t cq,
+			 const struct sim_cqe *cqe, struct sim_cq **sleeper);
+/* Wake those who sleep on completions; who pushed them may have died before. */
+void sim_cq_wake_all(struct sim_world *w);
 /* The same in steps, with the queue's lock held in between: is there room;
- * append; and end. */
+ * append; and end: the queue whose sleeper is the caller's to wake, or NULL. */
 struct sim_cq *sim_cq_open(struct sim_world *w, uint32_t cq);
 bool sim_cq_append(struct sim_world *w, struct sim_cq *cq,
 		   const struct sim_cqe *cqe);
-void sim_cq_close(struct sim_world *w, struct sim_cq *cq,
-		  const struct sim_cqe *cqe);
+struct sim_cq *sim_cq_close(struct sim_cq *cq, const struct sim_cqe *cqe);
 static inline bool sim_cq_has_room(struct sim_cq *cq)
 {
 	if (cq->tail - cq->head_seen >= cq->depth)

@@ -234,20 +234,18 @@ bool sim_cq_append(struct sim_world *w, struct sim_cq *cq,
 	return false;
 }
 
-void sim_cq_close(struct sim_world *w, struct sim_cq *cq,
-		  const struct sim_cqe *cqe)
+struct sim_cq *sim_cq_close(struct sim_cq *cq, const struct sim_cqe *cqe)
 {
 	bool wake = cq->channel && wakes(cq, cqe);
 
 	if (wake)
 		atomic_store(&cq->armed, SIM_ARM_NONE);
 	sim_drop(&cq->lock);
-	if (wake)
-		sim_cq_wake(w, cq);
+	return wake ? cq : NULL;
 }
 
-bool sim_cq_push(struct sim_world *w, uint32_t handle,
-		 const struct sim_cqe *cqe)
+bool sim_cq_push_quietly(struct sim_world *w, uint32_t handle,
+			 const struct sim_cqe *cqe, struct sim_cq **sleeper)
 {
 	struct sim_cq *cq = sim_cq_open(w, handle);
 	bool is_in;
@@ -255,8 +253,30 @@ bool sim_cq_push(struct sim_world *w, uint32_t handle,
 	if (!cq)
 		return true;
 	is_in = sim_cq_append(w, cq, cqe);
-	sim_cq_close(w, cq, cqe);
+	*sleeper = sim_cq_close(cq, cqe);
 	return is_in;
+}
+
+bool sim_cq_push(struct sim_world *w, uint32_t handle,
+		 const struct sim_cqe *cqe)
+{
+	struct sim_cq *sleeper = NULL;
+	bool is_in = sim_cq_push_quietly(w, handle, cqe, &sleeper);
+
+	if (sleeper)
+		sim_cq_wake(w, sleeper);
+	return is_in;
+}
+
+void sim_cq_wake_all(struct sim_world *w)
+{
+	for (uint32_t i = 0; i < sim_top(w, SIM_CQ); i++) {
+		struct sim_cq *cq = &w->seg->cq[i];
+
+		if (atomic_load(&cq->object.handle) && cq->channel &&
+		    !sim_cq_is_empty(w, cq))
+			sim_cq_wake(w, cq);
+	}
 }
 
 void sim_cq_purge(struct sim_world *w, uint32_t handle, uint32_t qp)
@@ -489,6 +509,8 @@ int sim_cq_poll(struct sim_ctx *ctx, struct sim_cq *cq, int count,
 
 void sim_cq_arm(struct sim_ctx *ctx, struct sim_cq *cq, bool solicited_only)
 {
+	const struct sim_host *host = sim_host_of(ctx->world, ctx->host);
+	const struct sim_model *model = sim_model_of(host);
 	enum sim_arm want = solicited_only ? SIM_ARM_SOLICITED : SIM_ARM_NEXT;
 
 	sim_take(ctx->world, &cq->lock);
@@ -498,8 +520,7 @@ void sim_cq_arm(struct sim_ctx *ctx, struct sim_cq *cq, bool solicited_only)
 	/* mlx5's arm carries the consumer index, so that what is there but
 	 * unpolled raises the event (section 10, correction 6). */
 	if (cq->channel && !sim_cq_is_empty(ctx->world, cq) &&
-	    sim_model_of(sim_host_of(ctx->world, ctx->host))
-		    ->arm_sees_unpolled) {
+	    model->arm_sees_unpolled && model->arm_sees_unpolled(host)) {
 		atomic_store(&cq->armed, SIM_ARM_NONE);
 		sim_cq_wake(ctx->world, cq);
 	}

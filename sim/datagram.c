@@ -149,6 +149,7 @@ static void deliver_to(struct delivery *d, struct sim_qp *peer)
 	}
 	sim_close_recv(d);
 	sim_drop(&peer->rq_lock);
+	sim_wake_sleeper(d); /* others may come, and no acknowledge */
 }
 
 static void deliver_group(struct delivery *d)

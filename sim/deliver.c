@@ -501,6 +501,14 @@ static bool step(struct delivery *d)
 	return connected_step(d);
 }
 
+static bool step_and_wake(struct delivery *d)
+{
+	bool goes_on = step(d);
+
+	sim_wake_sleeper(d);
+	return goes_on;
+}
+
 static bool has_work(const struct sim_qp *qp)
 {
 	return atomic_load_explicit(&qp->sq.head, memory_order_relaxed) !=
@@ -528,14 +536,14 @@ struct sim_qp *sim_send_run(struct sim_world *w, struct sim_qp *qp)
 	while (goes_on && has_work(qp)) {
 		switch (atomic_load(&qp->state)) {
 		case IBV_QPS_RTS:
-			goes_on = step(&d);
+			goes_on = step_and_wake(&d);
 			break;
 		case IBV_QPS_ERR:
 		case IBV_QPS_SQE:
 			sim_sq_flush(w, qp);
 			break;
 		case IBV_QPS_SQD: /* finishes what it has started (5.1) */
-			goes_on = sim_is_started(w, qp) && step(&d);
+			goes_on = sim_is_started(w, qp) && step_and_wake(&d);
 			break;
 		default:
 			goes_on = false;

@@ -56,6 +56,9 @@ struct delivery {
 	uint32_t recv_cq;
 	uint32_t recv_pd;
 	bool is_overrun; /* the receive's completion found no room */
+	/* Sleeps on the receive's completion. It is woken when ours is there,
+	 * too: an answer never comes before the acknowledge. */
+	struct sim_cq *sleeper;
 	/* A responder that went to ERR: its send queue is flushed when we
 	 * hold no lock. */
 	struct sim_qp *failed;
@@ -68,6 +71,13 @@ static inline void sim_wait_over(struct sim_qp *qp)
 {
 	if (atomic_load_explicit(&qp->wait_until_ns, memory_order_relaxed))
 		atomic_store(&qp->wait_until_ns, 0);
+}
+
+static inline void sim_wake_sleeper(struct delivery *d)
+{
+	if (d->sleeper)
+		sim_cq_wake(d->w, d->sleeper);
+	d->sleeper = NULL;
 }
 
 static inline uint64_t sim_delivery_now(struct delivery *d)

@@ -61,7 +61,7 @@ struct sim_model {
 	uint32_t frame_bytes; /* unit of the queue budget; 0 = requests */
 	bool cq_depth_rounds; /* depth becomes 2^n - 1 (2.9) */
 	/* Arming raises an event for completions that are already there. */
-	bool arm_sees_unpolled;
+	bool (*arm_sees_unpolled)(const struct sim_host *host);
 	/* errno of a post in a state that forbids it, or over the budget;
 	 * negative where the device returns it negative (R13). */
 	int errno_send_state, errno_recv_state;

@@ -28,6 +28,7 @@ enum knob {
 	UC_SHORT_RECV,
 	MEMLOCK,
 	TIMERS,
+	ARM,
 };
 
 static const struct sim_knob knobs[] = {
@@ -42,6 +43,9 @@ static const struct sim_knob knobs[] = {
 			   "a UC message longer than its receive"},
 	[MEMLOCK] = SIM_KNOB_MEMLOCK,
 	[TIMERS] = SIM_KNOB_TIMERS,
+	[ARM] = {"arm", "unpolled|later", "5.8; 10, correction 6",
+		 "a queue armed with completions in it: an event for those, or "
+		 "only for later ones"},
 };
 
 /* libmlx5 reads MLX_QP_ALLOC_TYPE, MLX_CQ_ALLOC_TYPE and MLX_SRQ_ALLOC_TYPE;
@@ -91,6 +95,11 @@ static const uint8_t vendor_errs[] = {
 	[IBV_WC_RETRY_EXC_ERR] = 0x81,	    [IBV_WC_RNR_RETRY_EXC_ERR] = 0x87,
 	[IBV_WC_TM_RNDV_INCOMPLETE] = 0x00,
 };
+
+static bool arm_sees_unpolled(const struct sim_host *host)
+{
+	return sim_knob(host, ARM) == 0;
+}
 
 static bool drops_misfit(const struct sim_host *host)
 {
@@ -235,7 +244,7 @@ static const struct sim_model mlx5 = {
 	.max_inline = INLINE_MAX,
 	.min_inline = INLINE_FREE,
 	.cq_depth_rounds = true,
-	.arm_sees_unpolled = true,
+	.arm_sees_unpolled = arm_sees_unpolled,
 	.errno_send_state = ENOMEM, /* 3.5: odd, and relied upon */
 	.errno_recv_state = EINVAL,
 	.errno_send_full = ENOMEM,

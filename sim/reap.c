@@ -120,6 +120,7 @@ void sim_proc_reap_objects(struct sim_world *w, uint32_t proc)
 	struct sim_world dead = *w;
 	struct sim_ctx ctx = {.world = &dead};
 
+	sim_cq_wake_all(w);
 	dead.proc = proc;
 	sim_mover_reap(w, proc);
 	sim_share_reap(w, proc);

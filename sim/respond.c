@@ -145,7 +145,8 @@ void sim_push_recv_cqe(struct delivery *d, struct sim_wqe *recv,
 	struct sim_cqe cqe = recv_cqe(d, recv, status, wc_flags);
 
 	consume(d);
-	d->is_overrun = !sim_cq_push(d->w, d->recv_cq, &cqe);
+	d->is_overrun =
+		!sim_cq_push_quietly(d->w, d->recv_cq, &cqe, &d->sleeper);
 }
 
 /* The sender's bytes, which are this process's. */
@@ -223,7 +224,7 @@ static bool send_late(struct delivery *d)
 	atomic_store_explicit(&d->ring->head, d->ring->head + 1,
 			      memory_order_release);
 	sim_cq_append(d->w, cq, &cqe);
-	sim_cq_close(d->w, cq, &cqe);
+	d->sleeper = sim_cq_close(cq, &cqe);
 	return true;
 }
 
