@@ -55,7 +55,7 @@ $(B)/verbena-boot.so $(B)/verbena-paths.so:
 
 $(B)/libverbena.a: $(call obj,$(LIB))
 	$(Q)echo "  AR    $@"
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && ld -r -o $(B)/lib/all.o $^ && ar rcs $@ $(B)/lib/all.o
 
 $(B)/verbena: $(call obj,$(FAULT) $(CORE)) $(B)/libverbena.a
 	$(Q)echo "  LINK  $@"

@@ -19,6 +19,7 @@ static const struct command commands[] = {
 	{"replay", cmd_replay, "run a plan's scenario between two processes"},
 	{"demo", cmd_demo, "a clean run, a corrupted frame, a lost frame"},
 	{"plan", cmd_plan, "check a plan and print it in canonical form"},
+	{"devices", cmd_devices, "what libverbena finds here, and what not"},
 	{"models", cmd_models, "the device models and their knobs"},
 	{"sites", cmd_sites, "what a plan can strike, and how"},
 	{"endpoint", fault_endpoint_main, NULL},

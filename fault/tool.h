@@ -10,6 +10,7 @@ int cmd_demo(int argc, char **argv);
 int cmd_models(int argc, char **argv);
 int cmd_sites(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_devices(int argc, char **argv);
 
 #define EXIT_BAD   1
 #define EXIT_USAGE 2

@@ -7,4 +7,7 @@
 
 struct vb_runtime vb_runtime_or_default(const struct vb_runtime *given);
 
+/* CLOCK_MONOTONIC. */
+uint64_t vb_now_ns(void);
+
 #endif

@@ -145,6 +145,269 @@ uint64_t vb_sent_bytes(const struct vb_transport *transport);
 uint64_t vb_received_bytes(const struct vb_transport *transport);
 
 /*
+ * --- devices ---------------------------------------------------------------
+ *
+ * A registry finds the RDMA devices of this host once, when it is first asked,
+ * and gives each to the first backend that claims it. Row by row:
+ * spec/registry.md, section 4.
+ *
+ * Threads: any; who asks first walks, the others wait. From a backend's own
+ * function every call is -EDEADLK. After fork the child's calls are -ECHILD: it
+ * makes a registry anew. Failures leave a line in vb_last_error().
+ */
+struct vb_registry;
+struct vb_device;
+struct vb_domain;
+struct ibv_context;
+struct ibv_pd;
+struct ibv_mr;
+
+#define VB_NAME_MAX 64
+
+enum vb_gid_scope {
+	VB_GID_LOOPBACK,   /* ::1, 127/8 */
+	VB_GID_LINK_LOCAL, /* fe80::/10, 169.254/16 */
+	VB_GID_SITE_LOCAL, /* fec0::/10 */
+	VB_GID_GLOBAL,
+};
+
+enum vb_gid_type { VB_GID_UNKNOWN, VB_GID_IB_ROCE_V1, VB_GID_ROCE_V2 };
+
+struct vb_gid {
+	uint8_t raw[16];
+	uint32_t index; /* in the port's table */
+	enum vb_gid_scope scope;
+	enum vb_gid_type type;
+};
+
+/* Enumerators and units as of struct ibv_port_attr. */
+struct vb_port {
+	uint8_t num; /* from 1 */
+	uint8_t state;
+	uint8_t phys_state;
+	uint8_t link_layer; /* 0 unspecified, 1 InfiniBand, 2 Ethernet */
+	uint8_t lmc;
+	uint8_t active_width;
+	uint8_t active_speed;
+	uint8_t active_mtu; /* enum ibv_mtu */
+	uint8_t max_mtu;
+	uint16_t lid;
+	uint16_t sm_lid;
+	uint16_t pkey_count;
+	uint32_t capabilities;
+	uint32_t max_msg_bytes;
+	uint32_t gid_table_len;
+	int gid_count; /* of those that are set */
+	struct vb_gid *gids;
+};
+
+struct vb_device_info {
+	char name[VB_NAME_MAX];
+	const char *backend;	  /* key; lives as long as the registry */
+	const char *backend_name; /* for people */
+	uint64_t node_guid;	  /* host byte order */
+	char fw_version[64];
+	uint32_t vendor_id;
+	uint32_t vendor_part_id;
+	uint32_t hw_version;
+	int max_qp, max_cq, max_cqe, max_mr, max_pd, max_qp_wr, max_sge;
+	int port_count; /* ports that answered */
+	struct vb_port *ports;
+};
+
+/* A snapshot, the caller's own. */
+struct vb_devices {
+	uint64_t generation; /* of the walk, from 1 */
+	int count;
+	struct vb_device_info *info;
+};
+
+/* Why a device is not offered. */
+enum vb_why {
+	VB_OPEN_FAILED,
+	VB_UNCLAIMED,	 /* by every backend */
+	VB_UNUSABLE,	 /* a backend's, which cannot use it */
+	VB_QUERY_FAILED, /* a backend's, and it does not answer */
+};
+
+struct vb_absent {
+	char name[VB_NAME_MAX];
+	const char *backend; /* key, or NULL */
+	enum vb_why why;
+	int error; /* negative errno, or 0 */
+	char text[160];
+};
+
+struct vb_report {
+	uint64_t generation;
+	int list_error; /* negative errno of the device list, or 0 */
+	int count;
+	struct vb_absent *absent;
+};
+
+enum vb_claim { VB_CLAIM_NO, VB_CLAIM_YES, VB_CLAIM_UNUSABLE };
+
+/*
+ * How a queue pair of a device is made and connected. What vb_config_init gives
+ * is for a device that says nothing of itself; a backend's own defaults are in
+ * vb_config_default. Encodings are those of struct ibv_qp_attr.
+ */
+struct vb_config {
+	uint32_t max_send_wr, max_recv_wr;
+	uint32_t max_send_sge, max_recv_sge;
+	uint32_t psn; /* 24 bits */
+	uint16_t pkey_index;
+	uint8_t port_num;
+	uint8_t path_mtu; /* enum ibv_mtu */
+	uint8_t retry_cnt, rnr_retry;
+	uint8_t qp_timeout, min_rnr_timer;
+	uint8_t max_rd_atomic, max_dest_rd_atomic;
+};
+
+/* A kind of device. Strings and functions outlive the registry. */
+struct vb_backend {
+	const char *key;  /* unique */
+	const char *name; /* for people */
+	int rank;	  /* lower is asked first; then as registered */
+	/*
+	 * Is it ours? `context` is lent: it is closed afterwards. `reason` for
+	 * UNUSABLE. A negative errno is taken for NO, and logged.
+	 */
+	int (*claim)(const struct vb_verbs *verbs, struct ibv_context *context,
+		     char reason[128]);
+	/* May be NULL: changes the common defaults; twice is as once. */
+	void (*defaults)(struct vb_config *config);
+	/* May be NULL: what a domain needs besides its protection domain, made
+	 * before and ended after it. A negative errno: no domain. */
+	int (*domain_open)(const struct vb_verbs *verbs,
+			   struct ibv_context *context, void **strategy);
+	void (*domain_close)(void *strategy);
+	/* enum ibv_access_flags of memory regions; 0: local write, remote read
+	 * and write. */
+	unsigned access;
+};
+
+enum vb_level { VB_LOG_INFO, VB_LOG_WARNING, VB_LOG_ERROR };
+
+struct vb_registry_options {
+	struct vb_verbs *verbs; /* NULL: the host's */
+	const char *sysfs;	/* NULL: /sys; where GID types are looked for
+				 * that the library does not tell */
+	bool has_no_backends;	/* without efa, mlx, apple, standard */
+	bool takes_swapped;	/* a device of the same name, and other GUID */
+	void (*log)(void *arg, enum vb_level level, const char *line);
+	void *arg;
+};
+
+/* NULL options: the defaults. -ENOMEM. Makes no verbs call. */
+int vb_registry_create(const struct vb_registry_options *options,
+		       struct vb_registry **registry);
+void vb_registry_destroy(struct vb_registry *registry);
+
+/*
+ * Before the first walk. -EEXIST: the key is taken; -EBUSY: it has walked;
+ * -EINVAL: something is NULL.
+ */
+int vb_backend_register(struct vb_registry *registry,
+			const struct vb_backend *backend);
+
+/* Has the backend with this key a device? */
+bool vb_available(struct vb_registry *registry, const char *key);
+
+/* The devices of one backend, or (NULL) of all in order of the backends' rank;
+ * in the order of the host's list. No such key: -ENOENT, and an empty one. */
+int vb_devices_list(struct vb_registry *registry, const char *key,
+		    struct vb_devices *devices);
+void vb_devices_free(struct vb_devices *devices);
+
+/* What the last walk left out, and why. */
+int vb_registry_report(struct vb_registry *registry, struct vb_report *report);
+void vb_report_free(struct vb_report *report);
+
+/* Walk again. Snapshots and open devices stay as they are. */
+int vb_registry_refresh(struct vb_registry *registry);
+
+/* The lowest GID index of a port that has this scope and type (-1: any).
+ * -ENXIO: no such port; -ENOENT: no such GID. */
+int vb_gid_select(const struct vb_device_info *info, int port, int scope,
+		  int type, const struct vb_gid **gid);
+enum vb_gid_scope vb_gid_scope_of(const uint8_t raw[16]);
+
+/* The quickest ACTIVE port, in MB/s; 0 when there is none, or none says. */
+uint32_t vb_speed_mbytes(const struct vb_device_info *info);
+
+/*
+ * Open a device of a backend. `config` is kept as it is; NULL: the backend's
+ * defaults. It has a context of its own, and no other object yet.
+ *  -ENOENT: no such key, or no such device; -ENXIO: it is another backend's;
+ *  -ENODEV: it is no longer there; -ESTALE: its name is another device's now;
+ *  else what open_device or the device list said.
+ */
+int vb_device_open(struct vb_registry *registry, const char *key,
+		   const char *name, const struct vb_config *config,
+		   struct vb_device **device);
+/*
+ * Give the handle back. The context is closed when its last domain, region and
+ * reference are gone; each that is left is logged. 0, or what failed to close.
+ */
+int vb_device_close(struct vb_device *device);
+/* As the registry knew it, and as it was opened; for the handle's life. */
+const struct vb_device_info *vb_device_info(const struct vb_device *device);
+const struct vb_config *vb_device_config(const struct vb_device *device);
+/* A hold on the context, which stays open until it is given back. */
+struct vb_context {
+	struct ibv_context *context;
+	void *inside;
+};
+struct vb_context vb_device_context(struct vb_device *device);
+int vb_context_put(struct vb_context *context);
+
+/* Domains are named; "" is a name. NULL when there is none yet. */
+struct vb_domain *vb_domain_find(struct vb_device *device, const char *name);
+/* Find or make: its protection domain, once. The device's own; it goes with it,
+ * or with its last region. */
+int vb_domain_open(struct vb_device *device, const char *name,
+		   struct vb_domain **domain);
+struct ibv_pd *vb_domain_pd(const struct vb_domain *domain);
+
+/* A region with the backend's access flags; the memory stays the caller's, and
+ * there. It keeps domain and device. */
+struct vb_region {
+	void *addr;
+	size_t length;
+	uint32_t lkey, rkey;
+	struct vb_domain *domain; /* not the caller's */
+	struct ibv_mr *mr;
+};
+int vb_region_open(struct vb_domain *domain, void *addr, size_t length,
+		   struct vb_region *region);
+/* 0, or a negative errno: then it is still registered. */
+int vb_region_close(struct vb_region *region);
+
+/* The common defaults. PSNs of one seed's sequence; NULL: of the host's. */
+void vb_config_init(struct vb_config *config, uint64_t *seed);
+/* The same with a backend's changes. -ENOENT: no such key. */
+int vb_config_default(struct vb_registry *registry, const char *key,
+		      uint64_t *seed, struct vb_config *config);
+
+/* One thing that a device does not grant. */
+struct vb_excess {
+	const char *field; /* of struct vb_config */
+	uint64_t value, limit;
+};
+/* What of a configuration a device cannot do, at most `max`; how many there
+ * are, 0 when it fits. Nothing is made or asked. */
+int vb_config_check(const struct vb_config *config,
+		    const struct vb_device_info *info, struct vb_excess *excess,
+		    int max);
+/* path_mtu no longer than the port's, and depths and sges within limits. */
+void vb_config_clamp(struct vb_config *config,
+		     const struct vb_device_info *info);
+
+/* One line on the last failure in this thread; "" when there was none. */
+const char *vb_last_error(void);
+
+/*
  * The verbs entry points, from a library by name (NULL: libibverbs.so.1, on
  * macOS librdma.dylib). -ENODEV when it is not there: a host without it is a
  * host without devices. vb_verbs_put releases it.

@@ -13,6 +13,13 @@
 #define DEFAULT_LIBRARY "libibverbs.so.1"
 #endif
 
+static void *find(void *library, const char *other, const char *symbol)
+{
+	void *in = other ? dlopen(other, RTLD_NOW | RTLD_LOCAL) : library;
+
+	return in ? dlsym(in, symbol) : NULL;
+}
+
 static int resolve(struct vb_verbs *verbs)
 {
 	/* dlsym gives an object pointer; POSIX says it holds a function's. */
@@ -21,6 +28,11 @@ static int resolve(struct vb_verbs *verbs)
 	if (!verbs->name)                                             \
 		return -ENODEV;
 	VB_VERBS(X)
+#undef X
+	/* A library of its own stays: what it gave is called till the end. */
+#define X(name, symbol, in, result, arguments) \
+	*(void **)&verbs->name = find(verbs->library, in, symbol);
+	VB_VERBS_OPTIONAL(X)
 #undef X
 	return 0;
 }
@@ -63,7 +75,7 @@ int vb_verbs_get(struct vb_verbs *given, struct vb_verbs **verbs)
 	return 0;
 }
 
-int vb_query_port(struct vb_verbs *verbs, struct ibv_context *context,
+int vb_query_port(const struct vb_verbs *verbs, struct ibv_context *context,
 		  uint8_t port, struct ibv_port_attr *attr)
 {
 	struct verbs_context *ex = verbs_get_ctx_op(context, query_port);

@@ -6,9 +6,14 @@
 #ifndef VB_VERBS_H
 #define VB_VERBS_H
 
+#ifdef __linux__
+#include <infiniband/efadv.h>
+#endif
 #include <infiniband/verbs.h>
 
 #include "lib/verbena.h"
+
+struct efadv_device_attr; /* not where there is no EFA */
 
 /* X(name, result, arguments): the exports lib calls. post_send, post_recv and
  * poll_cq are no exports; they go through the context's own table. */
@@ -38,9 +43,22 @@
 	  (struct ibv_qp *, struct ibv_qp_attr *, int,                         \
 	   struct ibv_qp_init_attr *))
 
+/* X(name, symbol, library, result, arguments): may be missing, then NULL. */
+#define VB_VERBS_OPTIONAL(X)                                                 \
+	X(query_gid_ex, "_ibv_query_gid_ex", NULL, int,                      \
+	  (struct ibv_context *, uint32_t, uint32_t, struct ibv_gid_entry *, \
+	   uint32_t, size_t))                                                \
+	X(get_device_guid, "ibv_get_device_guid", NULL, __be64,              \
+	  (struct ibv_device *))                                             \
+	X(efadv_query_device, "efadv_query_device", "libefa.so.1", int,      \
+	  (struct ibv_context *, struct efadv_device_attr *, uint32_t))
+
 struct vb_verbs {
 #define X(name, result, arguments) result(*name) arguments;
 	VB_VERBS(X)
+#undef X
+#define X(name, symbol, in, result, arguments) result(*name) arguments;
+	VB_VERBS_OPTIONAL(X)
 #undef X
 	void *library; /* dlopen handle; NULL for a table handed in */
 	int refs;
@@ -51,7 +69,7 @@ int vb_verbs_get(struct vb_verbs *given, struct vb_verbs **verbs);
 
 /* Full port attributes where the context's table has the call, else the
  * shorter ones of the export. A positive errno, as verbs calls do. */
-int vb_query_port(struct vb_verbs *verbs, struct ibv_context *context,
+int vb_query_port(const struct vb_verbs *verbs, struct ibv_context *context,
 		  uint8_t port, struct ibv_port_attr *attr);
 
 #endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* Backend apple: RDMA over Thunderbolt (R40: transport and link layer). */
+#include "lib/registry.h"
+
+#define THUNDERBOLT 100
+
+static int claim(const struct vb_verbs *verbs, struct ibv_context *context,
+		 char reason[128])
+{
+	struct ibv_port_attr port;
+
+	(void)reason;
+	if (!context->device ||
+	    (int)context->device->transport_type != THUNDERBOLT ||
+	    vb_query_port(verbs, context, 1, &port) != 0)
+		return VB_CLAIM_NO;
+	return port.link_layer == THUNDERBOLT ? VB_CLAIM_YES : VB_CLAIM_NO;
+}
+
+static const struct vb_backend apple = {
+	.key = "apple",
+	.name = "Apple Thunderbolt",
+	.rank = 30,
+	.claim = claim,
+};
+VB_BACKEND(apple);
