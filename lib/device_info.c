@@ -259,30 +259,81 @@ void vb_info_fini(struct vb_device_info *info)
 /* --- choosing
  * ---------------------------------------------------------------------- */
 
-int vb_gid_select(const struct vb_device_info *info, int port, int scope,
+static const struct vb_port *port_at(const struct vb_device_info *info, int num)
+{
+	for (int i = 0; i < info->port_count; i++)
+		if (info->ports[i].num == num)
+			return &info->ports[i];
+	return NULL;
+}
+
+static int no_port(const struct vb_device_info *info, int num)
+{
+	return vb_registry_fail(-ENXIO, "%s has no port %d that answers",
+				info->name, num);
+}
+
+int vb_gid_select(const struct vb_device_info *info, int num, int scope,
 		  int type, const struct vb_gid **out)
 {
-	for (int i = 0; i < info->port_count; i++) {
-		const struct vb_port *it = &info->ports[i];
+	const struct vb_port *port = port_at(info, num);
 
-		if (it->num != port)
-			continue;
-		for (int n = 0; n < it->gid_count; n++) {
-			const struct vb_gid *gid = &it->gids[n];
+	if (!port)
+		return no_port(info, num);
+	for (int i = 0; i < port->gid_count; i++) {
+		const struct vb_gid *gid = &port->gids[i];
 
-			if ((scope < 0 || (int)gid->scope == scope) &&
-			    (type < 0 || (int)gid->type == type)) {
-				*out = gid;
-				return 0;
-			}
+		if ((scope < 0 || (int)gid->scope == scope) &&
+		    (type < 0 || (int)gid->type == type)) {
+			*out = gid;
+			return 0;
 		}
-		return vb_registry_fail(-ENOENT,
-					"no GID of scope %d and type %d on "
-					"port %d of %s",
-					scope, type, port, info->name);
 	}
-	return vb_registry_fail(-ENXIO, "%s has no port %d that answers",
-				info->name, port);
+	return vb_registry_fail(-ENOENT,
+				"no GID of scope %d and type %d on port %d of "
+				"%s",
+				scope, type, num, info->name);
+}
+
+/* How good a RoCE GID is; 0: not at all. */
+static int rank_of(const struct vb_gid *gid, bool with_link_local)
+{
+	if (gid->type != VB_GID_ROCE_V2)
+		return 0;
+	if (gid->scope == VB_GID_GLOBAL)
+		return is_mapped(gid->raw) ? 4 : 3;
+	if (gid->scope == VB_GID_SITE_LOCAL)
+		return 2;
+	return with_link_local && gid->scope == VB_GID_LINK_LOCAL;
+}
+
+int vb_gid_choose(const struct vb_device_info *info, int num,
+		  bool with_link_local, const struct vb_gid **out)
+{
+	const struct vb_port *port = port_at(info, num);
+	const struct vb_gid *best = NULL;
+
+	if (!port)
+		return no_port(info, num);
+	for (int i = 0; i < port->gid_count; i++) {
+		const struct vb_gid *gid = &port->gids[i];
+
+		if (port->link_layer != IBV_LINK_LAYER_ETHERNET) {
+			if (gid->index == 0)
+				best = gid;
+		} else if (rank_of(gid, with_link_local) >
+			   (best ? rank_of(best, with_link_local) : 0)) {
+			best = gid;
+		}
+	}
+	if (!best)
+		return vb_registry_fail(
+			-ENOENT, "port %d of %s has no %s", num, info->name,
+			port->link_layer == IBV_LINK_LAYER_ETHERNET
+				? "RoCE v2 GID with an address that is routed"
+				: "GID at index 0");
+	*out = best;
+	return 0;
 }
 
 /* Mbit/s a lane, and lanes, by the bits of active_speed and active_width. */

@@ -332,6 +332,14 @@ int vb_registry_refresh(struct vb_registry *registry);
 int vb_gid_select(const struct vb_device_info *info, int port, int scope,
 		  int type, const struct vb_gid **gid);
 enum vb_gid_scope vb_gid_scope_of(const uint8_t raw[16]);
+/*
+ * The GID to connect with, by the port's link layer. Ethernet: RoCE v2, of an
+ * IPv4 address, else of a global IPv6 one, else (if `with_link_local`) any.
+ * InfiniBand and the rest: the one at index 0 (a LID goes with it on
+ * InfiniBand). Errors as above.
+ */
+int vb_gid_choose(const struct vb_device_info *info, int port,
+		  bool with_link_local, const struct vb_gid **gid);
 
 /* The quickest ACTIVE port, in MB/s; 0 when there is none, or none says. */
 uint32_t vb_speed_mbytes(const struct vb_device_info *info);

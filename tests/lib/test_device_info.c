@@ -257,3 +257,58 @@ Test(devices, I12_speed_is_that_of_the_quickest_active_port)
 		CHECK_EQ(vb_speed_mbytes(&info), rows[i].want);
 	}
 }
+
+Test(devices, a_gid_is_chosen_by_the_ports_link_layer)
+{
+	static const struct {
+		int link_layer;
+		bool with_link_local;
+		const char *gids[4]; /* v1 at even indices, v2 at odd ones */
+		int want;	     /* index, or a negative errno */
+	} rows[] = {
+		/* IPv4 before IPv6, whatever the order; never v1. */
+		{IBV_LINK_LAYER_ETHERNET,
+		 false,
+		 {"10.0.0.1", "2001", "10.0.0.1", "10.0.0.1"},
+		 3},
+		{IBV_LINK_LAYER_ETHERNET,
+		 false,
+		 {"fe80", "fe80", "2001", "2001"},
+		 3},
+		{IBV_LINK_LAYER_ETHERNET, false, {"fe80", "fe80"}, -ENOENT},
+		{IBV_LINK_LAYER_ETHERNET, true, {"fe80", "fe80"}, 1},
+		{IBV_LINK_LAYER_ETHERNET, true, {"10.0.0.1"}, -ENOENT},
+		{IBV_LINK_LAYER_INFINIBAND, false, {"fe80", "2001"}, 0},
+		{IBV_LINK_LAYER_UNSPECIFIED, false, {"fe80"}, 0},
+		{IBV_LINK_LAYER_UNSPECIFIED, false, {NULL}, -ENOENT},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		const struct vb_gid *gid = NULL;
+		struct vb_registry *registry;
+		struct vb_devices devices;
+		struct fake_device *it;
+		int rc;
+
+		fake_init();
+		it = fake_add("a", 1);
+		it->port[0].attr.link_layer = (uint8_t)rows[i].link_layer;
+		it->port[0].attr.gid_tbl_len = FAKE_GIDS;
+		for (int n = 0; n < 4; n++)
+			if (rows[i].gids[n])
+				set_gid(&it->port[0].gid[n], rows[i].gids[n],
+					n % 2 ? IBV_GID_TYPE_ROCE_V2
+					      : IBV_GID_TYPE_ROCE_V1);
+		registry = with_all();
+		list_one(registry, &devices);
+		rc = vb_gid_choose(devices.info, 1, rows[i].with_link_local,
+				   &gid);
+		CHECK(rc == (rows[i].want < 0 ? rows[i].want : 0),
+		      "row %zu: %d", i, rc);
+		if (rc == 0)
+			CHECK_EQ(gid->index, rows[i].want);
+		CHECK_EQ(vb_gid_choose(devices.info, 2, true, &gid), -ENXIO);
+		vb_devices_free(&devices);
+		vb_registry_destroy(registry);
+	}
+}
