@@ -499,8 +499,6 @@ int sim_cq_poll(struct sim_ctx *ctx, struct sim_cq *cq, int count,
 				      memory_order_release);
 	}
 	sim_drop(&cq->poll_lock);
-	if (sim_is_played(w))
-		sim_trace_wcs(w, wc, got);
 	/* Its region went while the message was under way. */
 	if (failed && atomic_load(&failed->state) != IBV_QPS_ERR)
 		sim_qp_fail(w, failed);

@@ -368,7 +368,7 @@ static void tap_head(struct delivery *d)
 	if (wqe->flags & SIM_WQE_TAPPED)
 		return;
 	wqe->flags |= SIM_WQE_TAPPED;
-	if (sim_is_armed(d->w))
+	if (d->is_armed)
 		sim_tap_departure(d);
 	/* R21, knob: completed while it may still wait for credit. */
 	if (d->model->completes_at_post &&
@@ -474,7 +474,7 @@ static bool step(struct delivery *d)
 	d->wqe = sim_wqe_at(d->w, &qp->sq, qp->sq.head);
 	d->op = sim_op_of(d->wqe->opcode);
 	d->len = d->wqe->len;
-	if (sim_is_armed(d->w) && d->w->seg->late_ns && is_held(d))
+	if (d->is_armed && d->w->seg->late_ns && is_held(d))
 		return false;
 	tap_head(d);
 	/* R24, knob other_opcodes=ignore: it completes and does nothing. */
@@ -533,6 +533,7 @@ struct sim_qp *sim_send_run(struct sim_world *w, struct sim_qp *qp)
 	d.qp = qp;
 	d.host = sim_host_of(w, qp->object.host);
 	d.model = sim_model_of(d.host);
+	d.is_armed = sim_is_armed(w);
 	while (goes_on && has_work(qp)) {
 		switch (atomic_load(&qp->state)) {
 		case IBV_QPS_RTS:

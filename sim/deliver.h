@@ -44,6 +44,7 @@ struct delivery {
 	struct sim_wqe *wqe;
 	const struct sim_op *op;
 	struct sim_qp *peer;
+	bool is_armed;	 /* sim_is_armed, asked once */
 	uint64_t now_ns; /* 0 until somebody needs the time */
 	uint64_t len;	 /* what goes over the wire; a fault may shorten it */
 	int from_count;

@@ -123,7 +123,7 @@ static bool may_batch(const struct delivery *d, uint32_t proc)
 	return atomic_load(&d->qp->state) == IBV_QPS_RTS &&
 	       proc != d->w->proc && d->len < BATCH_LONG &&
 	       d->from_count == 1 && d->to_count == 1 && !d->op->has_imm &&
-	       !(d->wqe->flags & SIM_WQE_INLINE) && !sim_is_armed(d->w) &&
+	       !(d->wqe->flags & SIM_WQE_INLINE) && !d->is_armed &&
 	       !d->w->may_not_copy;
 }
 
@@ -323,7 +323,7 @@ bool sim_meet_remote(struct delivery *d)
 		sim_drop(&d->peer->rq_lock);
 		return sim_no_answer(d);
 	}
-	if (sim_is_armed(d->w))
+	if (d->is_armed)
 		sim_tap_arrival(d);
 	if (sim_is_struck(d)) {
 		if (sim_strike_drop(d, &goes_on))

@@ -191,7 +191,7 @@ static bool may_be_late(const struct delivery *d)
 {
 	return d->len <= SIM_PARCEL_MAX && d->peer->object.proc != d->w->proc &&
 	       !d->peer->srq && d->peer->type != IBV_QPT_XRC_RECV &&
-	       !d->op->has_inv && !d->model->fit && !sim_is_armed(d->w) &&
+	       !d->op->has_inv && !d->model->fit && !d->is_armed &&
 	       (d->from_proc == d->w->proc ||
 		(d->wqe->flags & SIM_WQE_INLINE) || !d->len);
 }
@@ -382,7 +382,7 @@ bool sim_meet_receive(struct delivery *d)
 	recv = sim_recv_head(d);
 	if (!recv && d->model->no_recv(d->qp) != SIM_NO_RECV_DROP)
 		return sim_no_receive(d);
-	if (sim_is_armed(d->w))
+	if (d->is_armed)
 		sim_tap_arrival(d);
 	if (sim_is_struck(d)) {
 		/* Lost before it takes a receive, which stays. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The data path and its events. */
+#include "sim/play.h"
 #include "sim/verbs_front.h"
 
 #include <sys/socket.h>
@@ -47,17 +48,23 @@ int front_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 {
 	struct sim_ctx *ctx = ctx_of(cq->context);
 	struct sim_cq *inner = sim_cq_mine(ctx->world, cq->handle);
+	int got;
 
 	if (!inner || count < 0)
 		return -EINVAL;
+	if (!sim_is_armed(ctx->world))
+		return sim_cq_poll(ctx, inner, count, wc);
 	/* Empty polls are not events: how many there are is chance. */
-	if (sim_is_armed(ctx->world) && !sim_cq_is_empty(ctx->world, inner)) {
+	if (!sim_cq_is_empty(ctx->world, inner)) {
 		int error = front_tap(cq->context, SIM_CALL_POLL_CQ);
 
 		if (error)
 			return -error;
 	}
-	return sim_cq_poll(ctx, inner, count, wc);
+	got = sim_cq_poll(ctx, inner, count, wc);
+	if (sim_is_played(ctx->world))
+		sim_trace_wcs(ctx->world, wc, got);
+	return got;
 }
 
 int front_req_notify_cq(struct ibv_cq *cq, int solicited_only)
