@@ -69,15 +69,6 @@ int vb_config_default(struct vb_registry *registry, const char *key,
 	return rc;
 }
 
-static const struct vb_port *port_of(const struct vb_device_info *info,
-				     unsigned num)
-{
-	for (int i = 0; i < info->port_count; i++)
-		if (info->ports[i].num == num)
-			return &info->ports[i];
-	return NULL;
-}
-
 static uint64_t positive(int limit)
 {
 	return limit > 0 ? (uint64_t)limit : 0;
@@ -88,7 +79,7 @@ static int limits_of(const struct vb_config *config,
 		     const struct vb_device_info *info,
 		     struct vb_excess rows[8])
 {
-	const struct vb_port *port = port_of(info, config->port_num);
+	const struct vb_port *port = vb_info_port(info, config->port_num);
 	int count = 0;
 
 #define ROW(name, most) \
@@ -138,7 +129,7 @@ int vb_config_check(const struct vb_config *config,
 void vb_config_clamp(struct vb_config *config,
 		     const struct vb_device_info *info)
 {
-	const struct vb_port *port = port_of(info, config->port_num);
+	const struct vb_port *port = vb_info_port(info, config->port_num);
 	uint32_t wr = (uint32_t)positive(info->max_qp_wr);
 	uint32_t sge = (uint32_t)positive(info->max_sge);
 

@@ -38,8 +38,7 @@ struct vb_device {
 	struct vb_domain *domains;
 };
 
-/* --- keeping and letting go
- * ---------------------------------------------------- */
+/* --- keeping and letting go --- */
 
 static int failed_to(struct shared *shared, int rc, const char *what)
 {
@@ -83,8 +82,7 @@ static int domain_put(struct vb_domain *domain)
 	return rc ? rc : closed;
 }
 
-/* --- opening
- * ---------------------------------------------------------------------- */
+/* --- opening --- */
 
 /* "efa: efa_0; mlx: mlx5_0 mlx5_1; ...": what there is. */
 static void tell_all(const struct vb_registry *registry, FILE *out)
@@ -277,8 +275,7 @@ int vb_device_open(struct vb_registry *registry, const char *key,
 	return 0;
 }
 
-/* --- the handle
- * ---------------------------------------------------------------------- */
+/* --- the handle --- */
 
 const struct vb_device_info *vb_device_info(const struct vb_device *device)
 {
@@ -329,8 +326,7 @@ int vb_device_close(struct vb_device *device)
 	return rc ? rc : closed;
 }
 
-/* --- domains and regions
- * ---------------------------------------------------------------- */
+/* --- domains and regions --- */
 
 static struct vb_domain *find(struct vb_device *device, const char *name)
 {

@@ -14,8 +14,7 @@
 
 static const uint8_t zero[16];
 
-/* --- GIDs -------------------------------------------------------------------
- */
+/* --- GIDs --- */
 
 static bool is_mapped(const uint8_t raw[16])
 {
@@ -87,24 +86,21 @@ static bool read_gid(struct vb_registry *registry, struct ibv_context *context,
 	struct ibv_gid_entry entry = {0};
 	union ibv_gid raw = {0};
 	int rc = EOPNOTSUPP;
+	bool is_told;
 
 	if (verbs->query_gid_ex)
 		rc = verbs->query_gid_ex(context, port, index, &entry, 0,
 					 sizeof(entry));
-	if (rc == 0) {
-		memcpy(gid->raw, entry.gid.raw, 16);
-		gid->type = type_of(entry.gid_type);
-	} else if (rc == EOPNOTSUPP || rc == ENOSYS) {
-		if (verbs->query_gid(context, (uint8_t)port, (int)index,
-				     &raw) != 0)
-			return false;
-		memcpy(gid->raw, raw.raw, 16);
-	}
-	if ((rc && rc != EOPNOTSUPP && rc != ENOSYS) ||
-	    memcmp(gid->raw, zero, 16) == 0)
+	is_told = rc != EOPNOTSUPP && rc != ENOSYS;
+	if (is_told)
+		raw = entry.gid;
+	else
+		rc = verbs->query_gid(context, (uint8_t)port, (int)index, &raw);
+	if (rc || memcmp(raw.raw, zero, 16) == 0)
 		return false;
-	if (rc)
-		gid->type = read_type(registry, device, port, index);
+	memcpy(gid->raw, raw.raw, 16);
+	gid->type = is_told ? type_of(entry.gid_type)
+			    : read_type(registry, device, port, index);
 	gid->index = index;
 	gid->scope = vb_gid_scope_of(gid->raw);
 	return true;
@@ -132,8 +128,7 @@ static int read_gids(struct vb_registry *registry, struct ibv_context *context,
 	return 0;
 }
 
-/* --- ports and attributes
- * ------------------------------------------------------ */
+/* --- ports and attributes --- */
 
 static void read_port(const struct ibv_port_attr *attr, struct vb_port *port)
 {
@@ -218,8 +213,7 @@ int vb_info_query(struct vb_registry *registry, struct ibv_context *context,
 	return rc;
 }
 
-/* --- copies
- * ---------------------------------------------------------------------- */
+/* --- copies --- */
 
 int vb_info_copy(const struct vb_device_info *from, struct vb_device_info *to)
 {
@@ -256,10 +250,9 @@ void vb_info_fini(struct vb_device_info *info)
 	info->port_count = 0;
 }
 
-/* --- choosing
- * ---------------------------------------------------------------------- */
+/* --- choosing --- */
 
-static const struct vb_port *port_at(const struct vb_device_info *info, int num)
+const struct vb_port *vb_info_port(const struct vb_device_info *info, int num)
 {
 	for (int i = 0; i < info->port_count; i++)
 		if (info->ports[i].num == num)
@@ -276,7 +269,7 @@ static int no_port(const struct vb_device_info *info, int num)
 int vb_gid_select(const struct vb_device_info *info, int num, int scope,
 		  int type, const struct vb_gid **out)
 {
-	const struct vb_port *port = port_at(info, num);
+	const struct vb_port *port = vb_info_port(info, num);
 
 	if (!port)
 		return no_port(info, num);
@@ -310,7 +303,7 @@ static int rank_of(const struct vb_gid *gid, bool with_link_local)
 int vb_gid_choose(const struct vb_device_info *info, int num,
 		  bool with_link_local, const struct vb_gid **out)
 {
-	const struct vb_port *port = port_at(info, num);
+	const struct vb_port *port = vb_info_port(info, num);
 	const struct vb_gid *best = NULL;
 
 	if (!port)

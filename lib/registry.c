@@ -105,8 +105,7 @@ int vb_registry_backend(const struct vb_registry *registry, const char *key)
 	return -1;
 }
 
-/* --- who may come in -------------------------------------------------------
- */
+/* --- who may come in --- */
 
 /* The registry whose walk this thread is in: its lock is ours already. */
 static __thread struct vb_registry *walking;
@@ -198,8 +197,7 @@ int vb_backend_register(struct vb_registry *registry,
 	return rc;
 }
 
-/* --- what there is ----------------------------------------------------------
- */
+/* --- what there is --- */
 
 static bool is_of(const struct vb_device_info *info, const char *key)
 {

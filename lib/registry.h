@@ -71,6 +71,8 @@ int vb_info_query(struct vb_registry *registry, struct ibv_context *context,
 		  struct vb_device_info *info, char *reason);
 int vb_info_copy(const struct vb_device_info *from, struct vb_device_info *to);
 void vb_info_fini(struct vb_device_info *info);
+/* A port by its number, or NULL. */
+const struct vb_port *vb_info_port(const struct vb_device_info *info, int num);
 
 struct vb_found {
 	struct ibv_context *context; /* open; the caller closes it */

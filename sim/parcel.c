@@ -125,22 +125,30 @@ static enum ibv_wc_status fill(struct sim_world *w, const struct sim_cq *cq,
 						 : IBV_WC_LOC_PROT_ERR;
 }
 
+/* Fill the receive of a late completion; *cqe then says what came of it. */
+static void settle(struct sim_world *w, const struct sim_cq *cq,
+		   struct sim_cq_slot *slot, struct sim_qp *qp,
+		   struct sim_cqe *cqe, bool is_polled)
+{
+	struct sim_wqe *recv = sim_wqe_at(w, &qp->rq, cqe->wqe_index);
+
+	if (cqe->byte_len)
+		cqe->status = (uint8_t)fill(w, cq, slot, qp, recv, is_polled);
+	cqe->fails_qp = cqe->status != IBV_WC_SUCCESS;
+	cqe->wr_id = recv->wr_id; /* after the tiny bytes */
+}
+
 void sim_parcel_land(struct sim_world *w, const struct sim_cq *cq,
 		     struct sim_cq_slot *slot)
 {
 	struct sim_cqe *cqe = &slot->cqe;
 	struct sim_qp *qp = cqe->is_late ? sim_qp_get(w, cqe->qp) : NULL;
-	struct sim_wqe *recv;
 
 	/* A reaper stands in for the owner, whose memory is gone. */
 	if (!qp || (cq->object.proc == w->proc &&
 		    w->proc != sim_locker_slot(w->locker)))
 		return;
-	recv = sim_wqe_at(w, &qp->rq, cqe->wqe_index);
-	if (cqe->byte_len)
-		cqe->status = (uint8_t)fill(w, cq, slot, qp, recv, false);
-	cqe->fails_qp = cqe->status != IBV_WC_SUCCESS;
-	cqe->wr_id = recv->wr_id; /* after the tiny bytes */
+	settle(w, cq, slot, qp, cqe, false);
 	cqe->is_late = 0;
 }
 
@@ -153,15 +161,8 @@ void sim_parcel_take(struct sim_world *w, struct sim_cq *cq,
 
 	memcpy(cqe, &slot->cqe, offsetof(struct sim_cqe, turn));
 	qp = cqe->is_late ? sim_qp_get(w, cqe->qp) : NULL;
-	if (qp) {
-		struct sim_wqe *recv = sim_wqe_at(w, &qp->rq, cqe->wqe_index);
-
-		if (cqe->byte_len)
-			cqe->status =
-				(uint8_t)fill(w, cq, slot, qp, recv, true);
-		cqe->fails_qp = cqe->status != IBV_WC_SUCCESS;
-		cqe->wr_id = recv->wr_id;
-	}
+	if (qp)
+		settle(w, cq, slot, qp, cqe, true);
 	if (cqe->parcel)
 		atomic_store_explicit(&cq->parcel_head, cqe->parcel - 1 + need,
 				      memory_order_release);

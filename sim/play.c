@@ -287,8 +287,7 @@ static bool is_over(struct sim_playing *p)
 	return true;
 }
 
-/* --- hooks ------------------------------------------------------------------
- */
+/* --- hooks --- */
 
 int sim_play_host(void)
 {
@@ -418,8 +417,7 @@ uint64_t sim_play_now_ns(void)
 	return sim_now_ns();
 }
 
-/* --- the run ----------------------------------------------------------------
- */
+/* --- the run --- */
 
 static int check(const struct sim_play *play, const struct sim_task *tasks,
 		 int count)

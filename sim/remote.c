@@ -106,8 +106,7 @@ static void tell_receiver(struct delivery *d)
 	sim_close_recv(d);
 }
 
-/* --- many at once -----------------------------------------------------------
- */
+/* --- many at once --- */
 
 /*
  * A copy by the kernel costs as much again to begin as 4 KiB cost to move. So

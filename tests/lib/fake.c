@@ -255,6 +255,21 @@ struct vb_registry *fake_registry(bool ships)
 	return registry;
 }
 
+int fake_claim_any(const struct vb_verbs *verbs, struct ibv_context *context,
+		   char reason[128])
+{
+	(void)verbs;
+	(void)context;
+	(void)reason;
+	return VB_CLAIM_YES;
+}
+
+void fake_list_one(struct vb_registry *registry, struct vb_devices *devices)
+{
+	CHECK_EQ(vb_devices_list(registry, NULL, devices), 0);
+	CHECK_EQ(devices->count, 1);
+}
+
 int fake_calls(const char *part)
 {
 	int count = 0;

@@ -66,6 +66,10 @@ struct vb_verbs *fake_verbs(void);
 /* A registry over it whose lines go to fake.lines; without the backends that
  * ship, unless `ships`. */
 struct vb_registry *fake_registry(bool ships);
+/* A backend's claim: every device. And a list that must hold just one. */
+int fake_claim_any(const struct vb_verbs *verbs, struct ibv_context *context,
+		   char reason[128]);
+void fake_list_one(struct vb_registry *registry, struct vb_devices *devices);
 /* How often `part` stands in the log. */
 int fake_calls(const char *part);
 

@@ -10,30 +10,15 @@
 #include "tests/harness.h"
 #include "tests/lib/fake.h"
 
-static int claim_all(const struct vb_verbs *v, struct ibv_context *c,
-		     char r[128])
-{
-	(void)v;
-	(void)c;
-	(void)r;
-	return VB_CLAIM_YES;
-}
-
 static struct vb_registry *with_all(void)
 {
 	static const struct vb_backend all = {.key = "all",
 					      .name = "Any",
-					      .claim = claim_all};
+					      .claim = fake_claim_any};
 	struct vb_registry *registry = fake_registry(false);
 
 	CHECK_EQ(vb_backend_register(registry, &all), 0);
 	return registry;
-}
-
-static void list_one(struct vb_registry *registry, struct vb_devices *devices)
-{
-	CHECK_EQ(vb_devices_list(registry, NULL, devices), 0);
-	CHECK_EQ(devices->count, 1);
 }
 
 Test(devices, I1_I10_attributes_are_as_queried_and_the_guid_in_host_order)
@@ -56,7 +41,7 @@ Test(devices, I1_I10_attributes_are_as_queried_and_the_guid_in_host_order)
 	it->attr.node_guid = htobe64(0x0123456789abcdef);
 	memset(it->attr.fw_ver, 'f', sizeof(it->attr.fw_ver)); /* no end */
 	registry = with_all();
-	list_one(registry, &devices);
+	fake_list_one(registry, &devices);
 	CHECK_EQ(devices.info->vendor_id, 7);
 	CHECK_EQ(devices.info->vendor_part_id, 8);
 	CHECK_EQ(devices.info->hw_version, 9);
@@ -85,7 +70,7 @@ Test(devices, I3_I4_a_port_that_fails_is_left_out_and_255_end)
 	it->port[1].rc = EIO;
 	it->port[2].attr.lid = 3;
 	registry = with_all();
-	list_one(registry, &devices);
+	fake_list_one(registry, &devices);
 	CHECK_EQ(devices.info->port_count, 3);
 	CHECK_EQ(devices.info->ports[0].num, 1);
 	CHECK_EQ(devices.info->ports[1].num, 3);
@@ -132,7 +117,7 @@ Test(devices, I5_I9_empty_slots_are_passed_over_and_the_lowest_match_wins)
 	set_gid(&it->port[0].gid[6], "10.0.0.2", IBV_GID_TYPE_ROCE_V2);
 	it->port[0].gid[7].rc = ENODATA;
 	registry = with_all();
-	list_one(registry, &devices);
+	fake_list_one(registry, &devices);
 	CHECK_EQ(devices.info->ports[0].gid_count, 4);
 	CHECK_EQ(vb_gid_select(devices.info, 1, VB_GID_GLOBAL, VB_GID_ROCE_V2,
 			       &gid),
@@ -159,7 +144,7 @@ Test(devices, I6_a_type_that_cannot_be_read_is_unknown_and_warned_of)
 	it->port[0].attr.gid_tbl_len = FAKE_GIDS;
 	set_gid(&it->port[0].gid[2], "10.0.0.1", 0);
 	registry = with_all();
-	list_one(registry, &devices);
+	fake_list_one(registry, &devices);
 	CHECK_EQ(devices.info->ports[0].gid_count, 1);
 	CHECK_EQ(devices.info->ports[0].gids[0].type, VB_GID_UNKNOWN);
 	CHECK_HAS(fake.lines,
@@ -183,7 +168,7 @@ Test(devices, I7_a_table_of_any_length_is_read_to_its_end_and_no_further)
 		it->port[0].attr.gid_tbl_len = lens[i];
 		set_gid(&it->port[0].gid[0], "10.0.0.1", 0);
 		registry = with_all();
-		list_one(registry, &devices);
+		fake_list_one(registry, &devices);
 		CHECK_EQ(devices.info->ports[0].gid_count, i >= 2);
 		vb_devices_free(&devices);
 		vb_registry_destroy(registry);
@@ -228,7 +213,7 @@ Test(devices, I11_names_are_bytes)
 	fake_init();
 	fake_add(name, 1);
 	registry = with_all();
-	list_one(registry, &devices);
+	fake_list_one(registry, &devices);
 	CHECK_EQ(memcmp(devices.info->name, name, 64), 0);
 	vb_devices_free(&devices);
 	vb_registry_destroy(registry);
@@ -300,7 +285,7 @@ Test(devices, a_gid_is_chosen_by_the_ports_link_layer)
 					n % 2 ? IBV_GID_TYPE_ROCE_V2
 					      : IBV_GID_TYPE_ROCE_V1);
 		registry = with_all();
-		list_one(registry, &devices);
+		fake_list_one(registry, &devices);
 		rc = vb_gid_choose(devices.info, 1, rows[i].with_link_local,
 				   &gid);
 		CHECK(rc == (rows[i].want < 0 ? rows[i].want : 0),

@@ -359,21 +359,12 @@ static void close_strategy(void *strategy)
 	CHECK_EQ(fake_calls("dealloc_pd"), 0); /* before it (D8) */
 }
 
-static int claim_any(const struct vb_verbs *verbs, struct ibv_context *context,
-		     char reason[128])
-{
-	(void)verbs;
-	(void)context;
-	(void)reason;
-	return VB_CLAIM_YES;
-}
-
 Test(open, D5_D8_a_backends_part_comes_first_and_goes_first)
 {
 	static const struct vb_backend planned = {
 		.key = "planned",
 		.name = "",
-		.claim = claim_any,
+		.claim = fake_claim_any,
 		.domain_open = open_strategy,
 		.domain_close = close_strategy,
 	};

@@ -239,8 +239,7 @@ Test(parcel, sends_that_were_first_go_when_either_side_polls)
 	}
 }
 
-/* --- lists of one-sided requests -------------------------------------------
- */
+/* --- lists of one-sided requests --- */
 
 #define LIST 40
 
@@ -333,8 +332,7 @@ Test(parcel, a_list_of_reads_ends_where_one_is_refused)
 	}
 }
 
-/* --- what waits, and what comes after it -----------------------------------
- */
+/* --- what waits, and what comes after it --- */
 
 /* A SEND of the byte 65 has completed here, and nobody polled there. */
 static void leave_one(struct duo *duo, uint32_t len)
@@ -399,8 +397,7 @@ Test(parcel, a_long_send_into_the_same_place_comes_after_a_short_one)
 	duo_finish(&duo);
 }
 
-/* --- long messages, copied from both ends ------------------------------------
- */
+/* --- long messages, copied from both ends --- */
 
 Test(parcel, long_messages_are_whole_while_the_receiver_helps)
 {
@@ -450,8 +447,7 @@ Test(parcel, a_receiver_that_dies_while_it_helps_is_only_gone)
 	}
 }
 
-/* --- what others of its kind have done --------------------------------------
- */
+/* --- what others of its kind have done --- */
 
 Test(parcel, memory_that_went_before_its_region_is_an_error_and_no_signal)
 {

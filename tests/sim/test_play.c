@@ -72,8 +72,7 @@ Test(play, a_transfer_of_14_strides_eager)
 	transfer(SIM_EAGER, false);
 }
 
-/* --- tasks over bare verbs -------------------------------------------------
- */
+/* --- tasks over bare verbs --- */
 
 /* Two connected ends, made before the run; what the tasks found. */
 struct bare {
@@ -359,8 +358,7 @@ Test(play, timers_that_wake_nobody_are_a_deadlock)
 	rig_close(&bare.rig);
 }
 
-/* --- time -------------------------------------------------------------------
- */
+/* --- time --- */
 
 Test(play, timers_run_on_a_clock_that_nobody_waits_for)
 {
@@ -412,8 +410,7 @@ Test(play, the_clock_goes_to_the_next_deadline_and_to_no_other)
 	rig_close(&bare.rig);
 }
 
-/* --- who is next ------------------------------------------------------------
- */
+/* --- who is next --- */
 
 static void recv_with_event(void *arg)
 {
@@ -595,8 +592,7 @@ Test(play, the_switches_of_a_seed_can_be_listed)
 	free(listed);
 }
 
-/* --- the stream --------------------------------------------------------------
- */
+/* --- the stream --- */
 
 static int send_8(struct stage_end *end)
 {
@@ -721,8 +717,7 @@ Test(play, a_stream_takes_nothing_after_its_end)
 	CHECK_EQ(flow.then, 0);
 }
 
-/* --- what is refused
- * ---------------------------------------------------------- */
+/* --- what is refused --- */
 
 static void play_again(void *arg)
 {
@@ -752,8 +747,7 @@ Test(play, what_cannot_be_played_is_refused)
 	rig_close(&bare.rig);
 }
 
-/* --- many tasks
- * ---------------------------------------------------------------- */
+/* --- many tasks --- */
 
 struct talker {
 	int turns;
