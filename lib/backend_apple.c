@@ -22,5 +22,6 @@ static const struct vb_backend apple = {
 	.name = "Apple Thunderbolt",
 	.rank = 30,
 	.claim = claim,
+	.transport = VB_TRANSPORT_APPLE_UC,
 };
 VB_BACKEND(apple);

@@ -40,6 +40,7 @@ static const struct vb_backend efa = {
 	.rank = 10, /* before any that goes by attributes */
 	.claim = claim,
 	.defaults = defaults,
+	.transport = VB_TRANSPORT_SRD,
 	.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
 		  IBV_ACCESS_REMOTE_WRITE,
 };

@@ -1,94 +1,164 @@
 /* SPDX-License-Identifier: MIT */
-/* Finding the device that has a GID, for the transports. */
-#include "lib/registry.h"
-
+/*
+ * The device, the port and the GID that answer to the bootstrap address. All
+ * ACTIVE ports are looked at (D-A24); of entries with the same address the one
+ * for RoCE v2 is taken, as ggml-rpc does.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-struct walk {
-	struct vb_verbs *verbs;
-	const uint8_t *gid;
-	int devices;
-	int unopened;
-	int active_ports;
+#include "lib/boot.h"
+#include "lib/qp_stream.h"
+
+struct search {
+	struct qp_stream *qs;
+	struct vb_registry *registry;
+	const char *device; /* a name, or NULL: any */
+	uint8_t gid[16];
+	int devices, active_ports;
+	char backend[VB_NAME_MAX]; /* of what is found */
 };
 
-static int find_gid(struct walk *walk, struct vb_found *found)
+/* 255: grh.sgid_index is a byte (D-A23). */
+static const struct vb_gid *find_gid(const struct search *search,
+				     const struct vb_port *port)
 {
-	for (int i = 0; i < found->port.gid_tbl_len; i++) {
-		if (walk->verbs->query_gid(found->context, found->port_num, i,
-					   &found->gid) != 0)
+	const struct vb_gid *found = NULL;
+
+	for (int i = 0; i < port->gid_count; i++) {
+		const struct vb_gid *gid = &port->gids[i];
+
+		if (memcmp(gid->raw, search->gid, 16) != 0 || gid->index > 255)
 			continue;
-		if (memcmp(found->gid.raw, walk->gid, 16) == 0)
-			return i;
+		if (!found || (found->type != VB_GID_ROCE_V2 &&
+			       gid->type == VB_GID_ROCE_V2))
+			found = gid;
 	}
-	return -1;
+	return found;
 }
 
-static bool find_port(struct walk *walk, struct vb_found *found)
+static bool find_port(struct search *search, const struct vb_device_info *info)
 {
-	struct ibv_device_attr attr;
+	struct vb_found *found = &search->qs->found;
 
-	if (walk->verbs->query_device(found->context, &attr) != 0)
-		return false;
-	for (unsigned port = 1; port <= attr.phys_port_cnt; port++) {
-		found->port_num = (uint8_t)port;
-		if (vb_query_port(walk->verbs, found->context, found->port_num,
-				  &found->port) != 0 ||
-		    found->port.state != IBV_PORT_ACTIVE)
+	for (int i = 0; i < info->port_count; i++) {
+		const struct vb_gid *gid;
+
+		if (info->ports[i].state != IBV_PORT_ACTIVE)
 			continue;
-		walk->active_ports++;
-		found->gid_index = find_gid(walk, found);
-		if (found->gid_index >= 0)
-			return true;
-	}
-	return false;
-}
-
-static bool try_device(struct walk *walk, struct ibv_device *device,
-		       struct vb_found *found)
-{
-	const char *name = walk->verbs->get_device_name(device);
-
-	walk->devices++;
-	memset(found, 0, sizeof(*found));
-	found->context = walk->verbs->open_device(device);
-	if (!found->context) {
-		walk->unopened++;
-		return false;
-	}
-	snprintf(found->name, sizeof(found->name), "%s", name ? name : "");
-	if (find_port(walk, found))
+		search->active_ports++;
+		gid = find_gid(search, &info->ports[i]);
+		if (!gid)
+			continue;
+		found->port = info->ports[i];
+		found->port.gids = NULL; /* the list's */
+		found->gid = *gid;
+		found->node_guid = info->node_guid;
+		snprintf(found->name, sizeof(found->name), "%s", info->name);
+		snprintf(search->backend, sizeof(search->backend), "%s",
+			 info->backend);
 		return true;
-	walk->verbs->close_device(found->context);
-	found->context = NULL;
+	}
 	return false;
 }
 
-int vb_registry_find(struct vb_verbs *verbs, const uint8_t gid[16],
-		     struct vb_found *found, char why[256])
+/* 1: found; 0: not; or a negative errno. */
+static int look(struct search *search)
 {
-	struct walk walk = {.verbs = verbs, .gid = gid};
-	char text[INET6_ADDRSTRLEN] = "";
-	struct ibv_device **list;
+	struct vb_devices devices;
 	bool is_found = false;
+	int rc = vb_devices_list(search->registry, NULL, &devices);
 
-	list = verbs->get_device_list(NULL);
-	if (!list) {
-		snprintf(why, 256, "no device list: %s", strerror(errno));
-		return -ENODEV;
-	}
-	for (int i = 0; list[i] && !is_found; i++)
-		is_found = try_device(&walk, list[i], found);
-	verbs->free_device_list(list);
-	if (is_found)
-		return 0;
-	inet_ntop(AF_INET6, gid, text, sizeof(text));
-	snprintf(why, 256,
-		 "no device has GID %s: %d devices, %d would not open, %d "
-		 "active ports",
-		 text, walk.devices, walk.unopened, walk.active_ports);
+	if (rc)
+		return rc;
+	search->devices = devices.count;
+	search->active_ports = 0;
+	for (int i = 0; i < devices.count && !is_found; i++)
+		if (!search->device ||
+		    strcmp(search->device, devices.info[i].name) == 0)
+			is_found = find_port(search, &devices.info[i]);
+	vb_devices_free(&devices);
+	return is_found;
+}
+
+static int not_found(struct search *search)
+{
+	char gid[INET6_ADDRSTRLEN] = "", first[256] = "";
+	struct vb_report report = {0};
+
+	inet_ntop(AF_INET6, search->gid, gid, sizeof(gid));
+	if (vb_registry_report(search->registry, &report) == 0 &&
+	    report.list_error)
+		snprintf(first, sizeof(first), "; no device list: %s",
+			 strerror(-report.list_error));
+	else if (report.count)
+		snprintf(first, sizeof(first), "; %s: %s",
+			 report.absent[0].name, report.absent[0].text);
+	vb_fail(&search->qs->base, VB_NO_DEVICE, -ENODEV, VB_NOWHERE,
+		"no device%s%s has GID %s: %d devices, %d active ports, %d "
+		"left out%s",
+		search->device ? " named " : "",
+		search->device ? search->device : "", gid, search->devices,
+		search->active_ports, report.count, first);
+	vb_report_free(&report);
 	return -ENODEV;
+}
+
+/* A registry that was walked before the address was there is asked again. */
+static int find_and_open(struct search *search, bool is_given,
+			 enum vb_transport_kind *kind)
+{
+	struct qp_stream *qs = search->qs;
+	int rc = look(search);
+
+	if (rc == 0 && is_given && vb_registry_refresh(search->registry) == 0)
+		rc = look(search);
+	if (rc == 0)
+		return not_found(search);
+	if (rc == 1)
+		rc = vb_device_open(search->registry, search->backend,
+				    qs->found.name, NULL, &qs->found.device);
+	if (rc)
+		return vb_fail(&qs->base, VB_NO_DEVICE, rc, VB_NOWHERE, "%s",
+			       vb_last_error());
+	qs->found.hold = vb_device_context(qs->found.device);
+	qs->verbs = search->registry->verbs;
+	*kind = search->registry
+			->backend[vb_registry_backend(search->registry,
+						      search->backend)]
+			->transport;
+	return 0;
+}
+
+int vb_find(struct qp_stream *qs, const struct vb_options *options,
+	    enum vb_transport_kind *kind)
+{
+	static const uint8_t zero[16];
+	struct vb_registry_options with = {.verbs = options->verbs};
+	struct search search = {.qs = qs,
+				.registry = options->registry,
+				.device = options->device};
+	int rc;
+
+	memcpy(search.gid, options->gid, 16);
+	if (memcmp(search.gid, zero, 16) == 0) {
+		rc = vb_boot_local_gid(options->fd, search.gid);
+		if (rc)
+			return vb_fail(&qs->base, VB_NO_DEVICE, rc, VB_NOWHERE,
+				       "the bootstrap socket has no local IP "
+				       "address: %s",
+				       strerror(-rc));
+	}
+	if (!search.registry) {
+		rc = vb_registry_create(&with, &search.registry);
+		if (rc)
+			return vb_fail(&qs->base, VB_NO_DEVICE, rc, VB_NOWHERE,
+				       "no memory for a registry");
+	}
+	rc = find_and_open(&search, options->registry, kind);
+	if (!options->registry)
+		vb_registry_destroy(search.registry);
+	return rc;
 }

@@ -74,22 +74,4 @@ void vb_info_fini(struct vb_device_info *info);
 /* A port by its number, or NULL. */
 const struct vb_port *vb_info_port(const struct vb_device_info *info, int num);
 
-struct vb_found {
-	struct ibv_context *context; /* open; the caller closes it */
-	struct ibv_port_attr port;
-	union ibv_gid gid;
-	uint8_t port_num;
-	int gid_index;
-	char name[64];
-};
-
-/*
- * find.c. Walk the device list once and open the first device with an ACTIVE
- * port whose GID table holds `gid`. -ENODEV when none has; `why` (256 bytes)
- * then says what was seen. Source: S1 and A-2 of the transport contract, except
- * that all ACTIVE ports are looked at (D-A24).
- */
-int vb_registry_find(struct vb_verbs *verbs, const uint8_t gid[16],
-		     struct vb_found *found, char why[256]);
-
 #endif

@@ -5,6 +5,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "lib/boot.h"
+#include "lib/runtime.h"
+
+#define DEFAULT_TIMEOUT_NS 30000000000ull
+#define DEFAULT_GRACE_NS   100000000ull
+#define DEFAULT_BACKLOG	   (1ull << 30) /* ggml-rpc's longest call */
+
 int vb_fail(struct vb_transport *t, enum vb_code code, int error,
 	    struct vb_where where, const char *format, ...)
 {
@@ -23,6 +30,29 @@ int vb_fail(struct vb_transport *t, enum vb_code code, int error,
 	vsnprintf(cause->text, sizeof(cause->text), format, args);
 	va_end(args);
 	return error;
+}
+
+static uint64_t or_default(uint64_t given, uint64_t otherwise)
+{
+	return given ? given : otherwise;
+}
+
+void vb_transport_init(struct vb_transport *t,
+		       const struct vb_transport_ops *ops,
+		       const struct vb_options *options)
+{
+	*t = (struct vb_transport){
+		.ops = ops,
+		.cause = VB_NO_CAUSE,
+		.runtime = vb_runtime_or_default(&options->runtime),
+		.boot = options->boot ? *options->boot
+				      : vb_boot_socket(options->fd),
+		.timeout_ns =
+			or_default(options->timeout_ns, DEFAULT_TIMEOUT_NS),
+		.grace_ns = or_default(options->grace_ns, DEFAULT_GRACE_NS),
+		.backlog = {.limit_bytes = or_default(options->backlog_bytes,
+						      DEFAULT_BACKLOG)},
+	};
 }
 
 int vb_activate(struct vb_transport *t, const uint8_t caps[VB_CAPS_BYTES])
@@ -53,6 +83,11 @@ int vb_close(struct vb_transport *t, struct vb_cause *cause)
 const struct vb_cause *vb_cause(const struct vb_transport *t)
 {
 	return &t->cause;
+}
+
+const char *vb_transport_name(const struct vb_transport *t)
+{
+	return t->ops->name;
 }
 
 uint64_t vb_sent_bytes(const struct vb_transport *t)

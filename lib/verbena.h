@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The door of lib: move a byte stream over an RDMA device.
+ * The door of lib: move a byte stream over an RDMA device, or over the socket.
  *
- * Life of a transport: probe (before the peers exchange capabilities),
- * activate (after), then send, recv and flush in any order, then close. One
- * thread at a time may use a transport; different transports are independent.
+ * Life of a transport: vb_connect; or probe (before the peers exchange
+ * capabilities) and activate (after). Then send, recv and flush in any order,
+ * then close. One thread at a time may use a transport; different transports
+ * are independent. After fork only the parent may.
+ *
+ * The stream is one of bytes: where calls begin and end does not matter to the
+ * peer (but see VB_TRANSPORT_RC). Both ends may send at once.
  *
  * Functions return 0 or a negative errno. The first failure of a transport is
  * latched with its cause, and every later call returns it.
@@ -23,6 +27,7 @@ extern "C" {
 #define VB_CAPS_BYTES 24 /* ggml-rpc's RPC_CONN_CAPS_SIZE */
 
 struct vb_verbs;
+struct vb_registry;
 struct vb_transport;
 
 /* What went wrong, once something did. */
@@ -79,17 +84,58 @@ struct vb_boot {
 	void *arg;
 };
 
+enum vb_transport_kind {
+	VB_TRANSPORT_AUTO, /* what suits the device that has the address */
+	VB_TRANSPORT_APPLE_UC,
+	/* In compat mode a SEND ends where a call of vb_send does, and a peer
+	 * that is ggml-rpc's must ask for whole SENDs. */
+	VB_TRANSPORT_RC,
+	VB_TRANSPORT_SRD, /* EFA: a device's; there is no transport yet */
+	VB_TRANSPORT_TCP, /* the socket, for vb_connect */
+};
+
+enum vb_mode {
+	VB_COMPAT, /* byte for byte what ggml-rpc speaks */
+	/* Each frame has a sequence number, strides and depth are agreed on;
+	 * compat with a peer that cannot. */
+	VB_HARDENED,
+	VB_HARDENED_ONLY, /* no RDMA with a peer that cannot */
+};
+
 struct vb_options {
 	int fd; /* connected TCP socket; stays the caller's, must outlive us */
-	const struct vb_boot *boot; /* NULL: the socket itself */
-	struct vb_verbs *verbs;	    /* NULL: libibverbs.so.1 */
+	const struct vb_boot *boot;   /* NULL: the socket itself */
+	struct vb_registry *registry; /* NULL: one of our own, each time */
+	struct vb_verbs *verbs;	      /* for that; NULL: libibverbs.so.1 */
 	struct vb_runtime runtime;
-	uint8_t gid[16];       /* all zero: the socket's local address */
-	uint64_t timeout_ns;   /* without progress; 0: 30 s */
-	uint64_t grace_ns;     /* after the peer's end; 0: 100 ms */
-	uint32_t stride_bytes; /* 0: 131072, as ggml-rpc; whole frames */
-	uint32_t slots;	       /* 0: 16; rings hold so many strides */
+	enum vb_transport_kind transport;
+	enum vb_mode mode;
+	bool has_crc;	     /* hardened: CRC-32C, if the peer wants it, too */
+	const char *device;  /* only the one of this name; NULL: any */
+	uint8_t gid[16];     /* all zero: the socket's local address */
+	uint64_t timeout_ns; /* without progress; 0: 30 s */
+	uint64_t grace_ns;   /* after the peer's end; 0: 100 ms */
+	uint32_t stride_bytes; /* of 4096; 0: 131072 (UC), 262144 (RC) */
+	uint32_t slots;	       /* strides a ring holds; 0: 16; RC's compat 24 */
+	/* What may wait here when both ends send; 0: 1 GiB. */
+	uint64_t backlog_bytes;
 };
+
+/*
+ * All of it: probe, exchange capabilities over the bootstrap channel, activate;
+ * and the socket itself when either end has no RDMA. The peer calls the same,
+ * or does as ggml-rpc does. `cause`, when given, says why it is not RDMA (also
+ * when 0 is returned), or what failed; then the connection is of no more use.
+ */
+int vb_connect(const struct vb_options *options,
+	       struct vb_transport **transport, struct vb_cause *cause);
+
+/* The socket as a transport, live at once. -ENOMEM. */
+int vb_tcp_open(const struct vb_options *options,
+		struct vb_transport **transport);
+
+/* "apple_uc", "rc" or "tcp". */
+const char *vb_transport_name(const struct vb_transport *transport);
 
 /*
  * Find the device whose GID equals the socket's local address, create a queue
@@ -102,9 +148,11 @@ int vb_probe(const struct vb_options *options, uint8_t caps[VB_CAPS_BYTES],
 	     struct vb_transport **transport, struct vb_cause *cause);
 
 /*
- * Connect with the peer's capabilities and exchange the readiness byte.
+ * Connect with the peer's capabilities; then the one exchange that makes both
+ * ends live, or neither (compat RC has none).
  *  0: live; from here all bytes go over RDMA.
- *  1: both ends know that they stay on the socket; close the transport.
+ *  1: both ends know that they stay on the socket; the cause says why; close
+ *     the transport.
  *  negative: the ends may disagree; the bootstrap connection was shut down.
  */
 int vb_activate(struct vb_transport *transport,
@@ -134,6 +182,10 @@ int vb_flush(struct vb_transport *transport);
  */
 int vb_close(struct vb_transport *transport, struct vb_cause *cause);
 
+/* Try again with what was kept; of how many transports something still is.
+ * Any thread. */
+int vb_release_kept(void);
+
 /* The latched failure, or one with code VB_OK; valid until vb_close. */
 const struct vb_cause *vb_cause(const struct vb_transport *transport);
 
@@ -155,7 +207,6 @@ uint64_t vb_received_bytes(const struct vb_transport *transport);
  * function every call is -EDEADLK. After fork the child's calls are -ECHILD: it
  * makes a registry anew. Failures leave a line in vb_last_error().
  */
-struct vb_registry;
 struct vb_device;
 struct vb_domain;
 struct ibv_context;
@@ -285,6 +336,7 @@ struct vb_backend {
 	/* enum ibv_access_flags of memory regions; 0: local write, remote read
 	 * and write. */
 	unsigned access;
+	enum vb_transport_kind transport; /* AUTO: RC */
 };
 
 enum vb_level { VB_LOG_INFO, VB_LOG_WARNING, VB_LOG_ERROR };

@@ -37,13 +37,9 @@ struct pair_end {
 	pthread_t thread;
 	/* Each verbs call of this end, in order: "reg_mr modify:2 ...". */
 	char log[PAIR_LOG_MAX];
-	/* What the device made, for a test that has to release it. */
-	struct ibv_mr *made_mr[2];
 	uint8_t posted_head[8]; /* of slot 1, when it was last posted */
 	uint8_t *slot_1;
 	int slot_1_posts;
-	struct ibv_pd *made_pd;
-	struct ibv_context *made_context;
 	/* Misbehaviour of this end's device; see pair.c. */
 	struct {
 		int fail_dereg;		 /* errno of dereg_mr */
@@ -71,6 +67,9 @@ void pair_init(struct pair *pair, const char *model, const char *plan);
 
 /* Run both ends: probe, exchange capabilities, activate, script, close. */
 void pair_run(struct pair *pair);
+
+/* The calling thread's verbs calls are this end's from here on. */
+void pair_hooks_as(struct pair_end *end);
 
 /* Close sockets and world; checks that no object is left in it. */
 void pair_fini(struct pair *pair);

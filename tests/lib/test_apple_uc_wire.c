@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-#include "lib/apple_uc.h"
+#include "lib/qp_stream.h"
 #include "tests/harness.h"
 
 static int recv_and_end(struct pair_end *end)
@@ -117,8 +117,8 @@ Test(apple_uc, DA2_compat_mode_cannot_see_a_lost_stride)
 
 Test(apple_uc, DA16_a_foreign_wr_id_is_refused)
 {
-	static const uint64_t ids[] = {UC_RECV_TAG | 16, UC_RECV_TAG | 0xffff,
-				       UC_RECV_TAG << 1 | UC_RECV_TAG, 99};
+	static const uint64_t ids[] = {QS_RECV_TAG | 16, QS_RECV_TAG | 0xffff,
+				       QS_RECV_TAG << 1 | QS_RECV_TAG, 99};
 
 	for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++) {
 		struct pair pair;

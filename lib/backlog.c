@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* Received bytes that had to make room, oldest first. */
+#include <errno.h>
+#include <string.h>
+
+#include "lib/transport.h"
+
+struct vb_piece {
+	struct vb_piece *next;
+	size_t size;
+	size_t off; /* already taken */
+	uint8_t bytes[];
+};
+
+int vb_backlog_put(struct vb_transport *t, const void *data, size_t size)
+{
+	struct vb_backlog *backlog = &t->backlog;
+	struct vb_piece *piece;
+
+	if (size == 0)
+		return 0;
+	if (size > backlog->limit_bytes - backlog->bytes)
+		return vb_fail(t, VB_TIMEOUT, -ENOBUFS, VB_NOWHERE,
+			       "both ends send and this one does not receive: "
+			       "%llu bytes wait here, the limit is %llu",
+			       (unsigned long long)(backlog->bytes + size),
+			       (unsigned long long)backlog->limit_bytes);
+	piece = t->runtime.alloc(t->runtime.arg, sizeof(void *),
+				 sizeof(*piece) + size);
+	if (!piece)
+		return vb_fail(t, VB_DEVICE, -ENOMEM, VB_NOWHERE,
+			       "no memory for %zu received bytes", size);
+	piece->next = NULL;
+	piece->size = size;
+	piece->off = 0;
+	memcpy(piece->bytes, data, size);
+	if (backlog->tail)
+		backlog->tail->next = piece;
+	else
+		backlog->head = piece;
+	backlog->tail = piece;
+	backlog->bytes += size;
+	return 0;
+}
+
+static void drop_head(struct vb_transport *t)
+{
+	struct vb_piece *head = t->backlog.head;
+
+	t->backlog.head = head->next;
+	if (!head->next)
+		t->backlog.tail = NULL;
+	t->runtime.free(t->runtime.arg, head);
+}
+
+size_t vb_backlog_take(struct vb_transport *t, void *data, size_t size)
+{
+	uint8_t *to = data;
+	size_t done = 0;
+
+	while (done < size && t->backlog.head) {
+		struct vb_piece *head = t->backlog.head;
+		size_t left = head->size - head->off;
+		size_t take = size - done < left ? size - done : left;
+
+		memcpy(to + done, head->bytes + head->off, take);
+		head->off += take;
+		done += take;
+		if (head->off == head->size)
+			drop_head(t);
+	}
+	t->backlog.bytes -= done;
+	return done;
+}
+
+void vb_backlog_fini(struct vb_transport *t)
+{
+	while (t->backlog.head)
+		drop_head(t);
+	t->backlog.bytes = 0;
+}
