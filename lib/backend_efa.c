@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 #define NEEDED (EFADV_DEVICE_ATTR_CAPS_RDMA_READ | CAPS_RDMA_WRITE)
-/* In efadv.h since rdma-core 45. */
-#define CAPS_RDMA_WRITE (1u << 5)
+/* In efadv.h since rdma-core 46. */
+#define CAPS_RDMA_WRITE (1u << 3)
 
 /* EOPNOTSUPP is what other providers' devices answer. One that has no RDMA
  * write (p4d) fails only when it is used: say so here (3.2, row 2). */
