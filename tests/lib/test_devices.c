@@ -142,7 +142,7 @@ Test(devices, R1_registering_makes_no_verbs_call)
 	CHECK_EQ(fake.log[0], 0);
 }
 
-Test(devices, R2_a_backend_without_devices_has_an_empty_list)
+Test(devices, R2_A1_a_backend_without_devices_has_an_empty_list)
 {
 	struct vb_registry *registry;
 
