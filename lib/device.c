@@ -2,7 +2,8 @@
 /*
  * Open devices, their domains and regions: who keeps whom (rows O, A, D). A
  * region keeps its domain, a domain its context, and a context is closed with
- * the last of them, in that order, whatever became of the device's handle.
+ * the last of them, in that order, whatever became of the device's handle. A
+ * queue pair (queue_pair.c) keeps its domain, too.
  */
 #include "lib/device.h"
 
@@ -290,14 +291,17 @@ int vb_device_close(struct vb_device *device)
 	int rc = 0, closed;
 
 	for (struct vb_domain *it = device->domains; it; it = next) {
-		int regions = __atomic_load_n(&it->refs, __ATOMIC_ACQUIRE) - 1;
+		int qps = __atomic_load_n(&it->qps, __ATOMIC_ACQUIRE);
+		int regions =
+			__atomic_load_n(&it->refs, __ATOMIC_ACQUIRE) - 1 - qps;
 
 		next = it->next;
-		if (regions)
+		if (regions || qps)
 			vb_registry_log(shared->registry, VB_LOG_WARNING,
-					"%s is closed with %d regions left in "
-					"domain '%s'",
-					shared->info.name, regions, it->name);
+					"%s is closed with %d regions and %d "
+					"queue pairs left in domain '%s'",
+					shared->info.name, regions, qps,
+					it->name);
 		closed = vb_domain_put(it);
 		rc = rc ? rc : closed;
 	}

@@ -20,7 +20,8 @@ struct vb_domain {
 	struct vb_shared *shared;
 	struct ibv_pd *pd;
 	void *strategy;
-	int refs; /* the handle, and each region */
+	int refs; /* the handle, each region and each queue pair */
+	int qps;
 	char name[];
 };
 
