@@ -55,6 +55,14 @@ void sim_cut_spans(struct sim_span *spans, int *count, uint64_t len)
  * Inline data lives in the segment, which every process has mapped, each at
  * its own address: whoever does the work copies from its own mapping.
  */
+/* We may have been stopped in the system's call, for whatever time. */
+static enum sim_copy_result unless_left(const struct delivery *d,
+					enum sim_copy_result result)
+{
+	return sim_qp_is_left(d->qp) || sim_qp_is_left(d->peer) ? SIM_COPY_GONE
+								: result;
+}
+
 enum sim_copy_result sim_copy_data(struct delivery *d)
 {
 	struct sim_span here = {(uintptr_t)(d->wqe + 1), d->len};
@@ -69,15 +77,17 @@ enum sim_copy_result sim_copy_data(struct delivery *d)
 		.to_count = d->to_count,
 	};
 
+	if (sim_qp_is_left(d->qp) || sim_qp_is_left(d->peer))
+		return SIM_COPY_GONE;
 	if (!d->len)
 		return SIM_COPY_OK;
 	if (d->op->class == SIM_OP_SEND && d->recv_cq && !is_inline) {
 		struct sim_cq *cq = sim_cq_get(d->w, d->recv_cq);
 
 		if (cq && sim_share_copy(d->w, cq, &copy, &result))
-			return result;
+			return unless_left(d, result);
 	}
-	return sim_copy(d->w, &copy);
+	return unless_left(d, sim_copy(d->w, &copy));
 }
 
 /* Change byte `at` of what has landed; false when it is outside, or equal. */

@@ -206,6 +206,8 @@ int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 /* 3.1: -EHOSTUNREACH when an Ethernet port finds nobody at this address. */
 int sim_check_dgid(struct sim_ctx *ctx, const uint8_t dgid[16]);
 int sim_qp_destroy(struct sim_ctx *ctx, uint32_t qp);
+/* Not while a stopped process is in the middle of what is left of it. */
+bool sim_qp_may_reap(struct sim_world *w, struct sim_qp *qp);
 /* An asynchronous event of the queue pair, if its device has such. */
 void sim_qp_raise(struct sim_world *w, const struct sim_qp *qp, int event);
 /* To ERR, with everything flushed. No lock held. */
@@ -244,6 +246,12 @@ static inline void sim_qp_release(struct sim_qp *qp)
 	sim_drop(&qp->post_lock);
 	sim_drop(&qp->rq_lock);
 	sim_drop(&qp->sq_lock);
+}
+
+/* Is it gone, though we are in the middle of it? */
+static inline bool sim_qp_is_left(const struct sim_qp *qp)
+{
+	return qp && atomic_load_explicit(&qp->is_left, memory_order_acquire);
 }
 
 /* qp_table.c: -EINVAL for an illegal step or a wrong mask (3.2). */
@@ -298,6 +306,7 @@ enum sim_copy_result {
 	SIM_COPY_BAD_SOURCE,
 	SIM_COPY_BAD_TARGET,
 	SIM_COPY_GONE,	  /* a process ended under us */
+	SIM_COPY_STUCK,	  /* the one that helps is stopped: later */
 	SIM_COPY_REFUSED, /* process_vm_* is not permitted here */
 };
 struct sim_copy {
@@ -356,6 +365,8 @@ void sim_parcels_free(struct sim_world *w, struct sim_cq *cq);
  * and nothing was done. The peer's receive lock is held. */
 bool sim_share_copy(struct sim_world *w, struct sim_cq *cq,
 		    const struct sim_copy *copy, enum sim_copy_result *result);
+/* By the owner: nobody begins another piece. */
+void sim_share_close(struct sim_cq *cq);
 /* By the owner, which has nothing else to do. */
 void sim_share_help(struct sim_world *w, struct sim_cq *cq);
 /* Of a poster that is gone. */

@@ -246,15 +246,6 @@ bool sim_no_answer(struct delivery *d)
 	return false;
 }
 
-bool sim_copy_failed(struct delivery *d, enum sim_copy_result why)
-{
-	if (why == SIM_COPY_GONE)
-		return sim_no_answer(d);
-	sim_fail_sender(d, why == SIM_COPY_REFUSED ? IBV_WC_FATAL_ERR
-						   : IBV_WC_LOC_PROT_ERR);
-	return false;
-}
-
 /* We look ourselves when we poll: see kick_later. */
 static void note_starved(struct delivery *d)
 {
@@ -262,6 +253,19 @@ static void note_starved(struct delivery *d)
 
 	if (cq && d->qp->object.proc == d->w->proc && !sim_is_armed(d->w))
 		atomic_store(&cq->starved, atomic_load(&d->qp->object.handle));
+}
+
+bool sim_copy_failed(struct delivery *d, enum sim_copy_result why)
+{
+	if (why == SIM_COPY_GONE)
+		return sim_no_answer(d);
+	if (why == SIM_COPY_STUCK) {
+		note_starved(d);
+		return false;
+	}
+	sim_fail_sender(d, why == SIM_COPY_REFUSED ? IBV_WC_FATAL_ERR
+						   : IBV_WC_LOC_PROT_ERR);
+	return false;
 }
 
 bool sim_no_receive(struct delivery *d)

@@ -20,7 +20,8 @@
 #else
 #define PAUSE() ((void)0)
 #endif
-#define WAIT_NS 1000000
+#define WAIT_NS	 1000000
+#define PATIENCE 20 /* such waits before we ask what the owner does */
 
 uint32_t sim_no_place(void)
 {
@@ -56,7 +57,8 @@ static void sleep_on(struct sim_latch *latch, uint32_t owner)
 	atomic_fetch_sub(&latch->waiters, 1);
 }
 
-void sim_take_slow(struct sim_world *w, struct sim_latch *latch)
+static bool take(struct sim_world *w, struct sim_latch *latch,
+		 bool unless_stopped)
 {
 	for (int i = 0;; i++) {
 		uint32_t owner = atomic_load(&latch->owner);
@@ -67,12 +69,25 @@ void sim_take_slow(struct sim_world *w, struct sim_latch *latch)
 		} else if (owner) {
 			sleep_on(latch, owner);
 			may_be_mine = is_gone(w, owner);
+			if (unless_stopped && i > SPINS + PATIENCE &&
+			    sim_proc_is_stopped(w, sim_locker_slot(owner)))
+				return false;
 		}
 		if (may_be_mine &&
 		    atomic_compare_exchange_strong(&latch->owner, &owner,
 						   w->locker))
-			return;
+			return true;
 	}
+}
+
+void sim_take_slow(struct sim_world *w, struct sim_latch *latch)
+{
+	take(w, latch, false);
+}
+
+bool sim_take_unless_stopped(struct sim_world *w, struct sim_latch *latch)
+{
+	return take(w, latch, true);
 }
 
 void sim_wake_waiter(struct sim_latch *latch)

@@ -208,7 +208,8 @@ void sim_mr_wait_unused(struct sim_world *w, const struct sim_mr *mr)
 	for (uint32_t i = 0; i < sim_top(w, SIM_QP); i++) {
 		struct sim_qp *qp = &w->seg->qp[i];
 
-		if (qp->object.proc != w->proc || qp->pd != mr->pd)
+		if (qp->object.proc != w->proc || qp->pd != mr->pd ||
+		    sim_qp_is_left(qp))
 			continue;
 		sim_qp_hold(w, qp);
 		doubt_receives(w, qp, mr->key);

@@ -199,6 +199,7 @@ static void init_qp(struct sim_ctx *ctx, const struct sim_qp_config *config,
 	qp->path = SIM_PATH_UNKNOWN;
 	forget_credit(qp);
 	qp->dest = qp->mcast_count = qp->is_met = qp->owes_drained = 0;
+	qp->is_left = 0;
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->tx_count = qp->rx_count = qp->wait_until_ns = 0;
 	qp->qp_num = number_of(qp->object.generation << SIM_SLOT_BITS |
@@ -512,17 +513,74 @@ int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 	return 0;
 }
 
+/* All locks, for the end of it. False: a stopped process has one. */
+static bool hold_to_end(struct sim_world *w, struct sim_qp *qp)
+{
+	if (!sim_take_unless_stopped(w, &qp->sq_lock))
+		return false;
+	if (sim_take_unless_stopped(w, &qp->rq_lock)) {
+		if (sim_take_unless_stopped(w, &qp->post_lock))
+			return true;
+		sim_drop(&qp->rq_lock);
+	}
+	sim_drop(&qp->sq_lock);
+	return false;
+}
+
+static void drop_users(struct sim_world *w, const struct sim_qp *qp)
+{
+	struct parts parts = {
+		sim_pd_get(w, qp->pd),	    sim_cq_get(w, qp->send_cq),
+		sim_cq_get(w, qp->recv_cq), sim_srq_get(w, qp->srq),
+		sim_xrcd_get(w, qp->xrcd),
+	};
+
+	count_users(&parts, -1);
+}
+
+/*
+ * A peer that was stopped in the middle of a delivery would keep us here until
+ * it goes on. A device would not: so the queue pair ends for its owner, its
+ * place stays taken (sim_qp_may_reap), and the peer finds it gone when it comes
+ * back from the call in which it was stopped, and touches nothing more.
+ */
+static void leave_to_stopped(struct sim_world *w, struct sim_qp *qp)
+{
+	struct sim_cq *cq = sim_cq_get(w, qp->recv_cq);
+
+	atomic_store(&qp->is_left, 1);
+	atomic_store(&qp->object.handle, 0);
+	atomic_store(&qp->state, IBV_QPS_RESET);
+	if (cq)
+		sim_share_close(cq);
+	drop_users(w, qp);
+}
+
+bool sim_qp_may_reap(struct sim_world *w, struct sim_qp *qp)
+{
+	bool is_held;
+
+	if (!atomic_load(&qp->is_left))
+		return true;
+	is_held = !hold_to_end(w, qp);
+	if (!is_held)
+		sim_qp_release(qp);
+	return !is_held;
+}
+
 int sim_qp_destroy(struct sim_ctx *ctx, uint32_t handle)
 {
 	struct sim_world *w = ctx->world;
 	struct sim_qp *qp = sim_qp_mine(w, handle);
-	struct parts parts;
 
 	if (!qp)
 		return -EINVAL;
 	if (atomic_load(&qp->mcast_count))
 		return -EBUSY;
-	sim_qp_hold(w, qp);
+	if (!hold_to_end(w, qp)) {
+		leave_to_stopped(w, qp);
+		return 0;
+	}
 	atomic_store(&qp->object.handle, 0);
 	atomic_store(&qp->state, IBV_QPS_RESET);
 	/* Both fill the receives of what came, while these are there. */
@@ -536,12 +594,7 @@ int sim_qp_destroy(struct sim_ctx *ctx, uint32_t handle)
 	sim_qp_free_rings(w, qp);
 	qp->sq.head = qp->sq.tail = qp->rq.head = qp->rq.tail = 0;
 	sim_qp_release(qp);
-	parts = (struct parts){
-		sim_pd_get(w, qp->pd),	    sim_cq_get(w, qp->send_cq),
-		sim_cq_get(w, qp->recv_cq), sim_srq_get(w, qp->srq),
-		sim_xrcd_get(w, qp->xrcd),
-	};
-	count_users(&parts, -1);
+	drop_users(w, qp);
 	sim_object_release(w, &qp->object, SIM_QP);
 	return 0;
 }

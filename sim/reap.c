@@ -32,7 +32,7 @@ static void reap_qps(struct sim_ctx *ctx)
 
 		if (is_theirs(ctx, &qp->object))
 			leave_groups(w, qp);
-		if (!is_theirs(ctx, &qp->object) ||
+		if (!is_theirs(ctx, &qp->object) || !sim_qp_may_reap(w, qp) ||
 		    sim_qp_destroy(ctx, atomic_load(&qp->object.handle)) == 0)
 			continue;
 		sim_qp_free_rings(w, qp);

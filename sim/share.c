@@ -76,6 +76,12 @@ void sim_share_help(struct sim_world *w, struct sim_cq *cq)
 	atomic_fetch_sub(&share->helpers, 1);
 }
 
+void sim_share_close(struct sim_cq *cq)
+{
+	atomic_store(&cq->wants_help, 0);
+	atomic_store(&cq->share.claimed, CLOSED);
+}
+
 void sim_share_reap(struct sim_world *w, uint32_t proc)
 {
 	for (uint32_t i = 0; i < sim_top(w, SIM_CQ); i++) {
@@ -90,16 +96,47 @@ void sim_share_reap(struct sim_world *w, uint32_t proc)
 	}
 }
 
-/* False: the helper died over a piece. */
-static bool await_helpers(struct sim_world *w, const struct sim_cq *cq)
+/* The helper may have died over a piece, or been stopped. */
+static enum sim_copy_result await_helpers(struct sim_world *w,
+					  const struct sim_cq *cq)
 {
 	for (uint32_t i = 1; atomic_load(&cq->share.helpers); i++) {
-		if (i % LOOK_EVERY == 0 &&
-		    !sim_proc_is_alive(w, cq->object.proc))
-			return false;
+		if (i % LOOK_EVERY == 0) {
+			if (!sim_proc_is_alive(w, cq->object.proc))
+				return SIM_COPY_GONE;
+			if (sim_proc_is_stopped(w, cq->object.proc))
+				return SIM_COPY_STUCK;
+		}
 		sched_yield();
 	}
+	return SIM_COPY_OK;
+}
+
+/* Whoever has it. True: we, and not for a helper that is stopped over a piece:
+ * what it reads, when it goes on, must still be there. */
+static bool take(struct sim_world *w, struct sim_cq *cq,
+		 enum sim_copy_result *result)
+{
+	struct sim_share *share = &cq->share;
+
+	*result = SIM_COPY_OK;
+	if (!atomic_exchange(&share->is_taken, 1))
+		return true;
+	if (!atomic_load(&share->is_stuck) ||
+	    atomic_load(&share->from) != w->locker)
+		return false;
+	if (atomic_load(&share->helpers))
+		*result = sim_proc_is_alive(w, cq->object.proc) ? SIM_COPY_STUCK
+								: SIM_COPY_GONE;
 	return true;
+}
+
+/* Given back, but not while the helper may come back to it. */
+static void end(struct sim_share *share, enum sim_copy_result result)
+{
+	atomic_store(&share->is_stuck, result == SIM_COPY_STUCK);
+	if (result != SIM_COPY_STUCK)
+		atomic_store(&share->is_taken, 0);
 }
 
 /* Pages of a piece are whole, so that no two pieces are on one. */
@@ -121,9 +158,12 @@ bool sim_share_copy(struct sim_world *w, struct sim_cq *cq,
 	if (copy->from_count != 1 || copy->to_count != 1 ||
 	    copy->from->length < LEAST_BYTES || copy->from_proc != w->proc ||
 	    copy->to_proc == w->proc || copy->to_proc != cq->object.proc ||
-	    w->may_not_copy || sim_is_armed(w) ||
-	    atomic_exchange(&share->is_taken, 1))
+	    w->may_not_copy || sim_is_armed(w) || !take(w, cq, result))
 		return false;
+	if (*result != SIM_COPY_OK) {
+		end(share, *result);
+		return true;
+	}
 	atomic_store(&share->from, w->locker);
 	share->to_proc = copy->to_proc;
 	share->from_addr = copy->from->addr;
@@ -141,11 +181,11 @@ bool sim_share_copy(struct sim_world *w, struct sim_cq *cq,
 		rc = copy_piece(w, share, front);
 	atomic_store(&cq->wants_help, 0);
 	atomic_store(&share->claimed, CLOSED);
-	if (!await_helpers(w, cq))
-		rc = SIM_COPY_GONE;
-	if (rc == SIM_COPY_OK && atomic_load(&share->has_failed))
-		rc = sim_copy(w, copy); /* and it says why */
-	atomic_store(&share->is_taken, 0);
-	*result = rc;
+	*result = await_helpers(w, cq);
+	if (*result == SIM_COPY_OK)
+		*result = rc;
+	if (*result == SIM_COPY_OK && atomic_load(&share->has_failed))
+		*result = sim_copy(w, copy); /* and it says why */
+	end(share, *result);
 	return true;
 }

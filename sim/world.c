@@ -90,6 +90,24 @@ bool sim_proc_is_alive(struct sim_world *w, uint32_t slot)
 	       lock.l_type != F_UNLCK;
 }
 
+bool sim_proc_is_stopped(struct sim_world *w, uint32_t slot)
+{
+	char path[40], text[512] = "", *state;
+	FILE *stat;
+
+	if (slot >= SIM_PROC_MAX || slot == sim_locker_slot(w->locker))
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/stat", w->seg->proc[slot].pid);
+	stat = fopen(path, "re");
+	if (!stat)
+		return false;
+	if (!fgets(text, sizeof(text), stat))
+		text[0] = 0;
+	fclose(stat);
+	state = strrchr(text, ')');
+	return state && state[1] == ' ' && state[2] == 'T';
+}
+
 static int count_live(struct sim_segment *seg, bool with_observers)
 {
 	int count = 0;

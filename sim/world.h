@@ -176,6 +176,7 @@ struct sim_share {
 	_Atomic uint32_t helpers;
 	_Atomic uint32_t has_failed; /* one of them */
 	_Atomic uint32_t is_taken;
+	_Atomic uint32_t is_stuck; /* by a helper that is stopped */
 	_Atomic uint32_t pieces;
 	_Atomic uint32_t from; /* locker of the poster */
 	uint32_t piece_bytes;
@@ -392,7 +393,9 @@ struct sim_qp {
 	_Atomic uint32_t is_met;  /* COMM_EST was sent */
 	_Atomic uint32_t owes_drained; /* SQ_DRAINED, when the head is done */
 	_Atomic uint32_t state;	       /* enum ibv_qp_state */
-	_Atomic uint32_t dest; /* number of the peer, for who may not lock */
+	_Atomic uint32_t dest;	  /* number of the peer, for who may not lock */
+	_Atomic uint32_t is_left; /* destroyed while a stopped process has a
+				   * lock of it; see leave_to_stopped */
 	struct ibv_qp_cap cap;
 	struct ibv_qp_attr attr;
 
@@ -601,6 +604,8 @@ void sim_unlock(pthread_mutex_t *mutex);
 uint32_t sim_no_place(void);
 /* The locks of queue pairs and completion queues. */
 void sim_take_slow(struct sim_world *w, struct sim_latch *latch);
+/* False: not taken, as the process that has it was stopped by a signal. */
+bool sim_take_unless_stopped(struct sim_world *w, struct sim_latch *latch);
 void sim_wake_waiter(struct sim_latch *latch);
 
 static inline void sim_take(struct sim_world *w, struct sim_latch *latch)
@@ -644,6 +649,8 @@ static inline struct sim_sge *sim_wqe_sge(struct sim_wqe *wqe)
 
 /* Is the process in this slot still running? When in doubt, yes. */
 bool sim_proc_is_alive(struct sim_world *w, uint32_t slot);
+/* Stopped by a signal (and not by a debugger)? */
+bool sim_proc_is_stopped(struct sim_world *w, uint32_t slot);
 
 /* Give a range of a file its pages; 0 or a positive errno. */
 int sim_reserve(int fd, uint64_t offset, uint64_t bytes);

@@ -147,3 +147,100 @@ Test(death, nobody_helps_a_dead_sender_from_the_memory_of_its_successor)
 	sim_world_close(world);
 	free(place);
 }
+
+/* --- stopped, which is not dead --- */
+
+static void stop_child(pid_t pid)
+{
+	CHECK_EQ(kill(pid, SIGSTOP), 0);
+	CHECK_EQ(waitpid(pid, NULL, WUNTRACED), pid);
+}
+
+static void take_a_receive_lock(struct sim_world *world)
+{
+	sim_take(world, &world->seg->qp[0].rq_lock);
+}
+
+/* What a peer holds in the middle of a delivery. */
+Test(death, a_queue_pair_ends_though_a_stopped_process_is_in_the_middle_of_it)
+{
+	const char *name = rig_name();
+	struct sim_world *world = open_own(name);
+	struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC,
+					.cap = {1, 1, 1, 1, 0}};
+	struct ibv_context *context;
+	struct ibv_device **list;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct ibv_qp *qp;
+	uint32_t slot;
+	pid_t pid;
+
+	place = aligned_alloc(4096, 4096);
+	sim_world_use(world);
+	list = ibv_get_device_list(NULL);
+	context = ibv_open_device(list[0]);
+	ibv_free_device_list(list);
+	pd = ibv_alloc_pd(context);
+	mr = ibv_reg_mr(pd, place, 4096, IBV_ACCESS_LOCAL_WRITE);
+	init.send_cq = init.recv_cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+	qp = ibv_create_qp(pd, &init);
+	CHECK(qp, "create_qp");
+	pid = start_child(name, take_a_receive_lock, &slot);
+	stop_child(pid);
+	alarm(20); /* it would wait for ever */
+	CHECK_EQ(ibv_destroy_qp(qp), 0);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	CHECK_EQ(ibv_destroy_cq(init.recv_cq), 0);
+	CHECK_EQ(ibv_dealloc_pd(pd), 0);
+	CHECK_EQ(ibv_close_device(context), 0);
+	alarm(0);
+	CHECK_EQ(sim_world_object_count(world), 0);
+	/* Its place is not another's while the child may come back to it. */
+	CHECK_EQ(world->seg->qp[0].is_left, 1);
+	CHECK(world->seg->qp[0].object.proc == world->proc, "free");
+	end_child(pid);
+	sim_world_use(NULL);
+	sim_world_close(world);
+	free(place);
+}
+
+Test(death, a_sender_does_not_wait_for_a_helper_that_is_stopped)
+{
+	const char *name = rig_name();
+	struct sim_world *world = open_own(name);
+	struct sim_cq *cq = &world->seg->cq[3];
+	enum sim_copy_result result;
+	struct sim_span span;
+	struct sim_copy copy = {.from_proc = world->proc,
+				.from = &span,
+				.to = &span,
+				.from_count = 1,
+				.to_count = 1};
+	uint32_t slot;
+	pid_t pid;
+
+	place = aligned_alloc(4096, 1 << 20);
+	memset(place, 0x44, 1 << 20);
+	span = (struct sim_span){(uintptr_t)place, 1 << 20};
+	pid = start_child(name, NULL, &slot);
+	cq->object.proc = copy.to_proc = slot;
+	cq->share.helpers = 1; /* it is over a piece */
+	stop_child(pid);
+	alarm(20); /* it would wait for ever */
+	for (int i = 0; i < 2; i++) {
+		CHECK(sim_share_copy(world, cq, &copy, &result), "plain");
+		CHECK_EQ(result, SIM_COPY_STUCK);
+	}
+	/* It goes on, and is done with it. */
+	CHECK_EQ(kill(pid, SIGCONT), 0);
+	cq->share.helpers = 0;
+	CHECK(sim_share_copy(world, cq, &copy, &result), "plain");
+	CHECK_EQ(result, SIM_COPY_OK);
+	alarm(0);
+	CHECK_EQ(cq->share.is_taken, 0);
+	end_child(pid);
+	cq->object.proc = 0;
+	sim_world_close(world);
+	free(place);
+}
