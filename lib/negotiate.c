@@ -172,7 +172,7 @@ static int exchange_records(struct qp_stream *qs, const struct vb_record *mine,
 
 static int activate_hardened(struct qp_stream *qs, const struct vb_caps *peer)
 {
-	struct vb_record theirs;
+	struct vb_record theirs = {0};
 	struct vb_record mine = {
 		.version = VB_RECORD_VERSION,
 		.platform = (uint8_t)qs->kind->platform,

@@ -207,7 +207,7 @@ static int choose_kind(struct qp_stream *qs, enum vb_transport_kind asked,
 
 static int probe(struct qp_stream *qs, const struct vb_options *options)
 {
-	enum vb_transport_kind of_device;
+	enum vb_transport_kind of_device = VB_TRANSPORT_AUTO;
 	int rc = check_options(qs, options);
 
 	if (rc == 0)

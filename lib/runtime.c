@@ -8,9 +8,10 @@
 
 /* Spinning is cheap for a reply that is microseconds away, and ruinous when
  * the peer needs this very core; so it is short. */
-#define SPIN_NS	 20000u
-#define YIELD_NS 2000000u
-#define SLEEP_NS 200000
+#define SPIN_NS	     20000u
+#define YIELD_NS     2000000u
+#define SLEEP_MIN_NS 200000u
+#define SLEEP_MAX_NS 5000000u
 
 uint64_t vb_now_ns(void)
 {
@@ -26,7 +27,11 @@ static uint64_t default_now(void *arg)
 	return vb_now_ns();
 }
 
-/* All of these come back long before any deadline matters. */
+/*
+ * Who has waited long can wait a little longer: a sixteenth of it, so that a
+ * connection that is idle for hours costs next to nothing. All of these come
+ * back long before any deadline matters.
+ */
 static void default_idle(void *arg, uint64_t idle_ns, uint64_t until_ns)
 {
 	(void)arg;
@@ -38,8 +43,13 @@ static void default_idle(void *arg, uint64_t idle_ns, uint64_t until_ns)
 	} else if (idle_ns < YIELD_NS) {
 		sched_yield();
 	} else {
-		struct timespec nap = {.tv_nsec = SLEEP_NS};
+		uint64_t ns = idle_ns / 16;
+		struct timespec nap;
 
+		if (ns < SLEEP_MIN_NS)
+			ns = SLEEP_MIN_NS;
+		nap.tv_sec = 0;
+		nap.tv_nsec = ns < SLEEP_MAX_NS ? (long)ns : SLEEP_MAX_NS;
 		nanosleep(&nap, NULL);
 	}
 }
