@@ -34,7 +34,7 @@ obj    = $(patsubst %.c,$(B)/%.o,$1)
 SIMS  := $(addprefix $(B)/,libibverbs.so.1 verbena-boot.so verbena-paths.so)
 
 .PHONY: all deps demo check conform bench stress hash asan tsan valgrind tidy install clean help
-all: $(SIMS) $(B)/libverbena.a $(B)/verbena ; @:
+all: $(SIMS) $(B)/libverbena.so.0 $(B)/libverbena.a $(B)/verbena ; @:
 
 $(B)/%.o: %.c Makefile
 	$(Q)mkdir -p $(@D)
@@ -42,9 +42,10 @@ $(B)/%.o: %.c Makefile
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(B)/libibverbs.so.1: $(call obj,$(CORE) $(FRONT)) sim/libibverbs.map
+$(B)/libverbena.so.0: $(call obj,$(LIB)) lib/libverbena.map
 $(B)/verbena-boot.so: $(call obj,$(CORE) sim/boot.c)
 $(B)/verbena-paths.so: $(call obj,sim/paths.c)
-$(SIMS):
+$(SIMS) $(B)/libverbena.so.0:
 	$(Q)echo "  LINK  $@"
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $(filter %.o,$^) \
 	  $(patsubst %,-Xlinker --version-script=%,$(filter %.map,$^)) -ldl -lpthread
@@ -121,13 +122,19 @@ asan tsan valgrind: deps
 
 tidy hash: deps ; $(Q)ci/$@.sh
 
+# Of the static library, too, only what the map names can be seen.
 PREFIX ?= /usr/local
 TO     := $(DESTDIR)$(PREFIX)
 install: all
 	install -D -t $(TO)/bin $(B)/verbena
 	install -D -t $(TO)/lib/verbena $(SIMS)
-	install -D -m 644 -t $(TO)/lib $(B)/libverbena.a
+	install -D -m 644 -t $(TO)/lib $(B)/libverbena.so.0 $(B)/libverbena.a
+	ln -sf libverbena.so.0 $(TO)/lib/libverbena.so
+	objcopy -R '.gnu.*lto_*' $$(sed -n 's/.*\(vb_.*\);/-G \1/p' lib/libverbena.map) \
+	  $(TO)/lib/libverbena.a
 	install -D -m 644 -t $(TO)/include lib/verbena.h
+	sed 's|@PREFIX@|$(PREFIX)|' lib/verbena.pc.in | \
+	  install -D -m 644 /dev/stdin $(TO)/lib/pkgconfig/verbena.pc
 
 clean: ; $(Q)rm -rf build
 
