@@ -133,6 +133,7 @@ install: all
 	objcopy -R '.gnu.*lto_*' $$(sed -n 's/.*\(vb_.*\);/-G \1/p' lib/libverbena.map) \
 	  $(TO)/lib/libverbena.a
 	install -D -m 644 -t $(TO)/include lib/verbena.h
+	install -D -m 644 -t $(TO)/share/man/man3 lib/verbena.3
 	sed 's|@PREFIX@|$(PREFIX)|' lib/verbena.pc.in | \
 	  install -D -m 644 /dev/stdin $(TO)/lib/pkgconfig/verbena.pc
 
