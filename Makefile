@@ -33,7 +33,7 @@ MAIN  := fault/main.c $(wildcard fault/cmd_*.c)
 obj    = $(patsubst %.c,$(B)/%.o,$1)
 SIMS  := $(addprefix $(B)/,libibverbs.so.1 verbena-boot.so verbena-paths.so)
 
-.PHONY: all deps demo check conform bench stress hash asan tsan valgrind tidy install clean help
+.PHONY: all deps demo check conform bench stress hash fuzz interop asan tsan valgrind tidy install clean help
 all: $(SIMS) $(B)/libverbena.so.0 $(B)/libverbena.a $(B)/verbena ; @:
 
 $(B)/%.o: %.c Makefile
@@ -120,7 +120,7 @@ asan tsan valgrind: deps
 	$(Q)$(MAKE) -j2 MODE=$(@:valgrind=debug) all build/$(@:valgrind=debug)/tests/plain
 	$(Q)ci/gates.sh $@
 
-tidy hash: deps ; $(Q)ci/$@.sh
+tidy hash fuzz interop: deps ; $(Q)ci/$@.sh
 
 # Of the static library, too, only what the map names can be seen.
 PREFIX ?= /usr/local
@@ -141,9 +141,9 @@ clean: ; $(Q)rm -rf build
 
 help:
 	@echo "make demo      a desync bug, reproduced with no hardware"
-	@echo "make conform   other people's programs on the emulated devices"
-	@echo "make stress    processes that are killed; make bench: its speed"
-	@echo "make check     all tests, style and memory checkers"
+	@echo "make check     all tests, style and memory checkers; make bench: its speed"
+	@echo "make conform   other people's programs; make interop: llama.cpp's transport"
+	@echo "make stress    processes that are killed; make fuzz: wrong bytes"
 	@echo "make asan|tsan|valgrind|tidy   one checker; make hash: one trace"
 	@echo "make, make clean, make install (to PREFIX, default /usr/local)"
 	@echo "MODE=debug|release|asan|tsan|cov chooses build/MODE; V=1 shows commands"
