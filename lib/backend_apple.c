@@ -23,5 +23,6 @@ static const struct vb_backend apple = {
 	.rank = 30,
 	.claim = claim,
 	.transport = VB_TRANSPORT_APPLE_UC,
+	.qp_kinds = 1u << VB_QP_UC, /* R1 */
 };
 VB_BACKEND(apple);

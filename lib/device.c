@@ -2,9 +2,10 @@
 /*
  * Open devices, their domains and regions: who keeps whom (rows O, A, D). A
  * region keeps its domain, a domain its context, and a context is closed with
- * the last of them, in that order, whatever became of the device's handle.
+ * the last of them, in that order, whatever became of the device's handle. A
+ * queue pair (queue_pair.c) keeps its domain, too.
  */
-#include "lib/registry.h"
+#include "lib/device.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -12,46 +13,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An open context; `refs`: the handle, its domains, those who asked for it. */
-struct shared {
-	struct vb_registry *registry;
-	const struct vb_backend *backend;
-	struct ibv_context *context;
-	char name[VB_NAME_MAX];
-	int refs;
-};
-
-struct vb_domain {
-	struct vb_domain *next;
-	struct shared *shared;
-	struct ibv_pd *pd;
-	void *strategy;
-	int refs; /* the handle, and each region */
-	char name[];
-};
-
 struct vb_device {
-	struct shared *shared;
-	struct vb_device_info info;
-	struct vb_config config;
+	struct vb_shared *shared;
 	pthread_mutex_t lock; /* of the list: one protection domain a name */
 	struct vb_domain *domains;
 };
 
 /* --- keeping and letting go --- */
 
-static int failed_to(struct shared *shared, int rc, const char *what)
+int vb_shared_failed(struct vb_shared *shared, int rc, const char *what)
 {
 	int error = -abs(rc);
 
 	vb_registry_log(shared->registry, VB_LOG_ERROR, "%s of %s: %s", what,
-			shared->name, strerror(-error));
-	return vb_registry_fail(error, "%s of %s: %s", what, shared->name,
+			shared->info.name, strerror(-error));
+	return vb_registry_fail(error, "%s of %s: %s", what, shared->info.name,
 				strerror(-error));
 }
 
 /* 0, or what failed; it is gone all the same, and not tried again. */
-static int shared_put(struct shared *shared)
+static int shared_put(struct vb_shared *shared)
 {
 	int rc = 0;
 
@@ -59,15 +40,16 @@ static int shared_put(struct shared *shared)
 		return 0;
 	rc = shared->registry->verbs->close_device(shared->context);
 	if (rc)
-		rc = failed_to(shared, rc, "close_device");
+		rc = vb_shared_failed(shared, rc, "close_device");
 	vb_registry_unref(shared->registry);
+	vb_info_fini(&shared->info);
 	free(shared);
 	return rc;
 }
 
-static int domain_put(struct vb_domain *domain)
+int vb_domain_put(struct vb_domain *domain)
 {
-	struct shared *shared = domain->shared;
+	struct vb_shared *shared = domain->shared;
 	int rc, closed;
 
 	if (__atomic_sub_fetch(&domain->refs, 1, __ATOMIC_ACQ_REL))
@@ -76,7 +58,7 @@ static int domain_put(struct vb_domain *domain)
 		shared->backend->domain_close(domain->strategy);
 	rc = shared->registry->verbs->dealloc_pd(domain->pd);
 	if (rc)
-		rc = failed_to(shared, rc, "dealloc_pd");
+		rc = vb_shared_failed(shared, rc, "dealloc_pd");
 	free(domain);
 	closed = shared_put(shared);
 	return rc ? rc : closed;
@@ -203,9 +185,9 @@ static struct vb_device *make(struct vb_registry *registry,
 			      const struct vb_device_info *info)
 {
 	struct vb_device *device = calloc(1, sizeof(*device));
-	struct shared *shared = calloc(1, sizeof(*shared));
+	struct vb_shared *shared = calloc(1, sizeof(*shared));
 
-	if (!device || !shared || vb_info_copy(info, &device->info) != 0) {
+	if (!device || !shared || vb_info_copy(info, &shared->info) != 0) {
 		free(device);
 		free(shared);
 		return NULL;
@@ -213,7 +195,6 @@ static struct vb_device *make(struct vb_registry *registry,
 	shared->registry = registry;
 	shared->backend = backend;
 	shared->refs = 1;
-	memcpy(shared->name, info->name, VB_NAME_MAX);
 	device->shared = shared;
 	pthread_mutex_init(&device->lock, NULL);
 	return device;
@@ -222,7 +203,6 @@ static struct vb_device *make(struct vb_registry *registry,
 static void unmake(struct vb_device *device)
 {
 	pthread_mutex_destroy(&device->lock);
-	vb_info_fini(&device->info);
 	free(device);
 }
 
@@ -243,6 +223,7 @@ static int open_found(struct vb_registry *registry, const char *key,
 	rc = open_context(registry, info, &device->shared->context);
 	if (rc) {
 		vb_registry_log(registry, VB_LOG_ERROR, "%s", vb_last_error());
+		vb_info_fini(&device->shared->info);
 		free(device->shared);
 		unmake(device);
 		return rc;
@@ -271,7 +252,7 @@ int vb_device_open(struct vb_registry *registry, const char *key,
 		return rc;
 	if (!config)
 		vb_config_default(registry, key, NULL, &defaults);
-	(*device)->config = config ? *config : defaults;
+	(*device)->shared->config = config ? *config : defaults;
 	return 0;
 }
 
@@ -279,17 +260,17 @@ int vb_device_open(struct vb_registry *registry, const char *key,
 
 const struct vb_device_info *vb_device_info(const struct vb_device *device)
 {
-	return &device->info;
+	return &device->shared->info;
 }
 
 const struct vb_config *vb_device_config(const struct vb_device *device)
 {
-	return &device->config;
+	return &device->shared->config;
 }
 
 struct vb_context vb_device_context(struct vb_device *device)
 {
-	struct shared *shared = device->shared;
+	struct vb_shared *shared = device->shared;
 
 	__atomic_add_fetch(&shared->refs, 1, __ATOMIC_ACQ_REL);
 	return (struct vb_context){shared->context, shared};
@@ -297,7 +278,7 @@ struct vb_context vb_device_context(struct vb_device *device)
 
 int vb_context_put(struct vb_context *context)
 {
-	struct shared *shared = context->inside;
+	struct vb_shared *shared = context->inside;
 
 	*context = (struct vb_context){0};
 	return shared ? shared_put(shared) : 0;
@@ -305,20 +286,23 @@ int vb_context_put(struct vb_context *context)
 
 int vb_device_close(struct vb_device *device)
 {
-	struct shared *shared = device->shared;
+	struct vb_shared *shared = device->shared;
 	struct vb_domain *next;
 	int rc = 0, closed;
 
 	for (struct vb_domain *it = device->domains; it; it = next) {
-		int regions = __atomic_load_n(&it->refs, __ATOMIC_ACQUIRE) - 1;
+		int qps = __atomic_load_n(&it->qps, __ATOMIC_ACQUIRE);
+		int regions =
+			__atomic_load_n(&it->refs, __ATOMIC_ACQUIRE) - 1 - qps;
 
 		next = it->next;
-		if (regions)
+		if (regions || qps)
 			vb_registry_log(shared->registry, VB_LOG_WARNING,
-					"%s is closed with %d regions left in "
-					"domain '%s'",
-					shared->name, regions, it->name);
-		closed = domain_put(it);
+					"%s is closed with %d regions and %d "
+					"queue pairs left in domain '%s'",
+					shared->info.name, regions, qps,
+					it->name);
+		closed = vb_domain_put(it);
 		rc = rc ? rc : closed;
 	}
 	unmake(device);
@@ -350,7 +334,7 @@ struct vb_domain *vb_domain_find(struct vb_device *device, const char *name)
 static int make_domain(struct vb_device *device, const char *name,
 		       struct vb_domain **out)
 {
-	struct shared *shared = device->shared;
+	struct vb_shared *shared = device->shared;
 	const struct vb_backend *backend = shared->backend;
 	struct vb_verbs *verbs = shared->registry->verbs;
 	size_t bytes = strlen(name) + 1;
@@ -365,7 +349,8 @@ static int make_domain(struct vb_device *device, const char *name,
 					  &domain->strategy);
 	if (rc) {
 		free(domain);
-		return failed_to(shared, rc, "the backend's part of a domain");
+		return vb_shared_failed(shared, rc,
+					"the backend's part of a domain");
 	}
 	errno = 0;
 	domain->pd = verbs->alloc_pd(shared->context);
@@ -374,7 +359,7 @@ static int make_domain(struct vb_device *device, const char *name,
 		if (backend->domain_close)
 			backend->domain_close(domain->strategy);
 		free(domain);
-		return failed_to(shared, rc, "alloc_pd");
+		return vb_shared_failed(shared, rc, "alloc_pd");
 	}
 	domain->shared = shared;
 	domain->refs = 1;
@@ -406,26 +391,31 @@ struct ibv_pd *vb_domain_pd(const struct vb_domain *domain)
 	return domain->pd;
 }
 
-int vb_region_open(struct vb_domain *domain, void *addr, size_t length,
-		   struct vb_region *region)
+unsigned vb_shared_access(const struct vb_shared *shared)
 {
 	const unsigned standard = IBV_ACCESS_LOCAL_WRITE |
 				  IBV_ACCESS_REMOTE_READ |
 				  IBV_ACCESS_REMOTE_WRITE;
-	struct shared *shared;
-	unsigned access;
+
+	return shared->backend->access ? shared->backend->access : standard;
+}
+
+int vb_region_open(struct vb_domain *domain, void *addr, size_t length,
+		   struct vb_region *region)
+{
+	struct vb_shared *shared;
 	struct ibv_mr *mr;
 
 	if (!domain || !addr || !length || !region)
 		return vb_registry_fail(-EINVAL, "a region has a domain, an "
 						 "address and a length");
 	shared = domain->shared;
-	access = shared->backend->access ? shared->backend->access : standard;
 	errno = 0;
 	mr = shared->registry->verbs->reg_mr(domain->pd, addr, length,
-					     (int)access);
+					     (int)vb_shared_access(shared));
 	if (!mr)
-		return failed_to(shared, errno ? errno : ENOMEM, "reg_mr");
+		return vb_shared_failed(shared, errno ? errno : ENOMEM,
+					"reg_mr");
 	__atomic_add_fetch(&domain->refs, 1, __ATOMIC_ACQ_REL);
 	*region = (struct vb_region){addr,     length,		 mr->lkey,
 				     mr->rkey, .domain = domain, .mr = mr};
@@ -441,7 +431,7 @@ int vb_region_close(struct vb_region *region)
 		return 0;
 	rc = domain->shared->registry->verbs->dereg_mr(region->mr);
 	if (rc) /* it may still be written to: everything stays */
-		return failed_to(domain->shared, rc, "dereg_mr");
+		return vb_shared_failed(domain->shared, rc, "dereg_mr");
 	*region = (struct vb_region){0};
-	return domain_put(domain);
+	return vb_domain_put(domain);
 }

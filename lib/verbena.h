@@ -209,9 +209,14 @@ uint64_t vb_received_bytes(const struct vb_transport *transport);
  */
 struct vb_device;
 struct vb_domain;
+struct vb_qp;
 struct ibv_context;
 struct ibv_pd;
 struct ibv_mr;
+struct ibv_cq;
+struct ibv_qp;
+struct ibv_qp_init_attr;
+struct ibv_ah;
 
 #define VB_NAME_MAX 64
 
@@ -315,6 +320,10 @@ struct vb_config {
 	uint8_t max_rd_atomic, max_dest_rd_atomic;
 };
 
+/* Kinds of queue pair: connected, reliable or not; and scalable reliable
+ * datagrams, which are EFA's. */
+enum vb_qp_kind { VB_QP_RC, VB_QP_UC, VB_QP_SRD };
+
 /* A kind of device. Strings and functions outlive the registry. */
 struct vb_backend {
 	const char *key;  /* unique */
@@ -333,10 +342,22 @@ struct vb_backend {
 	int (*domain_open)(const struct vb_verbs *verbs,
 			   struct ibv_context *context, void **strategy);
 	void (*domain_close)(void *strategy);
-	/* enum ibv_access_flags of memory regions; 0: local write, remote read
-	 * and write. */
+	/* enum ibv_access_flags of memory regions and connections; 0: local
+	 * write, remote read and write. */
 	unsigned access;
 	enum vb_transport_kind transport; /* AUTO: RC */
+	/* Bits 1 << enum vb_qp_kind that its devices have; 0: RC and UC. */
+	unsigned qp_kinds;
+	/* May be NULL: can the device make one as configured? Makes nothing. A
+	 * negative errno, with `reason`: no. */
+	int (*qp_check)(const struct vb_verbs *verbs,
+			struct ibv_context *context, enum vb_qp_kind kind,
+			const struct vb_config *config, char reason[128]);
+	/* NULL: create_qp. Makes one as `attr` says, which it may first change
+	 * to what the device takes; NULL with errno. */
+	struct ibv_qp *(*qp_create)(const struct vb_verbs *verbs,
+				    struct ibv_pd *pd, enum vb_qp_kind kind,
+				    struct ibv_qp_init_attr *attr);
 };
 
 enum vb_level { VB_LOG_INFO, VB_LOG_WARNING, VB_LOG_ERROR };
@@ -443,6 +464,54 @@ int vb_region_open(struct vb_domain *domain, void *addr, size_t length,
 		   struct vb_region *region);
 /* 0, or a negative errno: then it is still registered. */
 int vb_region_close(struct vb_region *region);
+
+/*
+ * Queue pairs: made, connected, posted to through their handles, closed. The
+ * device's configuration decides depths, SGEs, port and timers; no inline data.
+ * Contract: spec/registry.md, 2.2 and 2.3. One thread at a time may use a queue
+ * pair, any may make one.
+ */
+#define VB_SRD_QKEY 0x4242 /* of every SRD queue pair */
+
+/* What the peers tell each other, in host byte order but for the GID; how it
+ * travels is the caller's. */
+struct vb_endpoint {
+	uint32_t qpn; /* 24 bits, as the PSN */
+	uint32_t psn;
+	uint16_t lid;
+	bool has_gid;
+	uint8_t gid[16];
+};
+
+/*
+ * Make one in RESET. A completion queue that is NULL is made with it, as deep
+ * as its work queue; one that is given stays the caller's and outlives it. It
+ * keeps domain and device. What is checked is checked before anything is made:
+ *  -EINVAL: the configuration has what the device does not grant;
+ *  -EOPNOTSUPP: no such kind on this device, or no library for it;
+ *  -ENOENT: the port has no GID to connect with;
+ *  else what the device said.
+ */
+int vb_qp_create(struct vb_domain *domain, enum vb_qp_kind kind,
+		 struct ibv_cq *send_cq, struct ibv_cq *recv_cq,
+		 struct vb_qp **qp);
+/* Of this end, for the peer. */
+int vb_qp_endpoint(const struct vb_qp *qp, struct vb_endpoint *endpoint);
+/*
+ * From RESET to RTS, towards `peer`. After a failure it is in RESET as before,
+ * and may be connected again; but -ENOTRECOVERABLE: close it.
+ *  -EISCONN: it is connected; -EINVAL: not the endpoint of such a queue pair.
+ */
+int vb_qp_connect(struct vb_qp *qp, const struct vb_endpoint *peer);
+/* Lent, for the queue pair's life. vb_qp_ah: the peer's address, which each
+ * request of SRD carries; NULL before it is connected, and of other kinds. */
+struct ibv_qp *vb_qp_handle(const struct vb_qp *qp);
+struct ibv_cq *vb_qp_send_cq(const struct vb_qp *qp);
+struct ibv_cq *vb_qp_recv_cq(const struct vb_qp *qp);
+struct ibv_ah *vb_qp_ah(const struct vb_qp *qp);
+/* -EBUSY and the like of the queue pair itself: it is there as before, with all
+ * it has. What else fails to close is told, and given up. */
+int vb_qp_close(struct vb_qp *qp);
 
 /* The common defaults. PSNs of one seed's sequence; NULL: of the host's. */
 void vb_config_init(struct vb_config *config, uint64_t *seed);

@@ -14,6 +14,7 @@
 #include "lib/verbena.h"
 
 struct efadv_device_attr; /* not where there is no EFA */
+struct efadv_qp_init_attr;
 
 /* X(name, result, arguments): the exports lib calls. post_send, post_recv and
  * poll_cq are no exports; they go through the context's own table. */
@@ -50,8 +51,15 @@ struct efadv_device_attr; /* not where there is no EFA */
 	   uint32_t, size_t))                                                \
 	X(get_device_guid, "ibv_get_device_guid", NULL, __be64,              \
 	  (struct ibv_device *))                                             \
+	X(create_ah, "ibv_create_ah", NULL, struct ibv_ah *,                 \
+	  (struct ibv_pd *, struct ibv_ah_attr *))                           \
+	X(destroy_ah, "ibv_destroy_ah", NULL, int, (struct ibv_ah *))        \
 	X(efadv_query_device, "efadv_query_device", "libefa.so.1", int,      \
-	  (struct ibv_context *, struct efadv_device_attr *, uint32_t))
+	  (struct ibv_context *, struct efadv_device_attr *, uint32_t))      \
+	X(efadv_create_qp_ex, "efadv_create_qp_ex", "libefa.so.1",           \
+	  struct ibv_qp *,                                                   \
+	  (struct ibv_context *, struct ibv_qp_init_attr_ex *,               \
+	   struct efadv_qp_init_attr *, uint32_t))
 
 struct vb_verbs {
 #define X(name, result, arguments) result(*name) arguments;

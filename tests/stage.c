@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "lib/transport.h"
 #include "tests/harness.h"
 #include "tests/rig.h"
 
@@ -23,14 +24,20 @@ static void idle(void *arg, uint64_t idle_ns, uint64_t until_ns)
 
 static long boot_send(void *arg, const void *bytes, size_t len)
 {
-	(void)arg;
-	return sim_stream_send(bytes, len);
+	struct stage_end *end = arg;
+	long n = sim_stream_send(bytes, len);
+
+	end->boot_sent += n > 0 ? (uint64_t)n : 0;
+	return n;
 }
 
 static long boot_recv(void *arg, void *bytes, size_t len, bool is_peek)
 {
-	(void)arg;
-	return sim_stream_recv(bytes, len, is_peek);
+	struct stage_end *end = arg;
+	long n = sim_stream_recv(bytes, len, is_peek);
+
+	end->boot_received += n > 0 && !is_peek ? (uint64_t)n : 0;
+	return n;
 }
 
 static int boot_wait(void *arg, bool for_write, int timeout_ms)
@@ -47,9 +54,10 @@ static void boot_shutdown(void *arg)
 	sim_stream_shutdown();
 }
 
-struct vb_boot stage_boot(void)
+static struct vb_boot boot_of(struct stage_end *end)
 {
-	return (struct vb_boot){.send = boot_send,
+	return (struct vb_boot){.arg = end,
+				.send = boot_send,
 				.recv = boot_recv,
 				.wait = boot_wait,
 				.shutdown = boot_shutdown};
@@ -57,13 +65,18 @@ struct vb_boot stage_boot(void)
 
 void stage_init(struct stage *stage, const char *model, const char *plan)
 {
-	struct sim_world_config config = {.model = {model, model}};
+	const char *bar = strchr(model, '|');
+	char *first =
+		strndup(model, bar ? (size_t)(bar - model) : strlen(model));
+	struct sim_world_config config = {
+		.model = {first, bar ? bar + 1 : model}};
 	char error[SIM_ERROR_MAX] = "";
 	int rc;
 
 	setenv("VERBENA_QUIET", "1", 1);
 	memset(stage, 0, sizeof(*stage));
 	rc = sim_world_open(&config, &stage->world, error);
+	free(first);
 	CHECK(rc == 0, "%s", error);
 	sim_world_use(stage->world);
 	if (plan)
@@ -75,11 +88,11 @@ void stage_init(struct stage *stage, const char *model, const char *plan)
 
 		end->stage = stage;
 		end->side = side;
-		end->boot = stage_boot();
+		end->boot = boot_of(end);
 		end->options = (struct vb_options){
 			.fd = -1,
 			.boot = &end->boot,
-			.verbs = rig_verbs(),
+			.verbs = spy_verbs(),
 			.runtime = {.now_ns = now, .idle = idle},
 			/* ::ffff:127.0.0.1 */
 			.gid = {[10] = 0xff, 0xff, 127, 0, 0, 1},
@@ -95,8 +108,9 @@ static int move_caps(const struct vb_boot *boot, uint8_t *bytes, bool is_send)
 {
 	for (size_t done = 0; done < VB_CAPS_BYTES;) {
 		size_t left = VB_CAPS_BYTES - done;
-		long n = is_send ? boot->send(NULL, bytes + done, left)
-				 : boot->recv(NULL, bytes + done, left, false);
+		long n = is_send ? boot->send(boot->arg, bytes + done, left)
+				 : boot->recv(boot->arg, bytes + done, left,
+					      false);
 
 		if (n == -EAGAIN)
 			n = sim_stream_wait(is_send, SIM_NO_LIMIT) ? 0
@@ -110,24 +124,51 @@ static int move_caps(const struct vb_boot *boot, uint8_t *bytes, bool is_send)
 	return 0;
 }
 
+/* Probe, capabilities, activate. 0 when the script may start. */
+static int set_up(struct stage_end *end)
+{
+	if (end->has_connect) {
+		end->activated =
+			vb_connect(&end->options, &end->transport, &end->cause);
+		return end->activated;
+	}
+	end->probed = vb_probe(&end->options, end->caps, &end->transport,
+			       &end->cause);
+	end->rc = move_caps(&end->boot, end->caps, true);
+	if (!end->rc)
+		end->rc = move_caps(&end->boot, end->peer_caps, false);
+	if (end->probed || end->rc)
+		return -1;
+	if (!end->skips_activate)
+		end->activated = vb_activate(end->transport, end->peer_caps);
+	return end->activated;
+}
+
 static void play_end(void *arg)
 {
 	struct stage_end *end = arg;
-	uint8_t mine[VB_CAPS_BYTES];
+	int rc;
 
-	end->probed =
-		vb_probe(&end->options, mine, &end->transport, &end->cause);
-	end->rc = move_caps(&end->boot, mine, true);
-	if (!end->rc)
-		end->rc = move_caps(&end->boot, end->peer_caps, false);
-	if (end->probed)
-		return;
-	if (!end->rc)
-		end->activated = vb_activate(end->transport, end->peer_caps);
-	if (!end->rc && end->activated == 0 && end->script)
+	spy_as(&end->spy);
+	rc = set_up(end);
+	if (rc == 0 && end->script)
 		end->rc = end->script(end);
-	end->cause = *vb_cause(end->transport);
+	if (!end->transport)
+		return;
+	if (!end->has_connect || end->rc)
+		end->cause = *vb_cause(end->transport);
+	snprintf(end->transport_name, sizeof(end->transport_name), "%s",
+		 vb_transport_name(end->transport));
+	end->frames_received = end->transport->frames_received;
 	end->closed = vb_close(end->transport, NULL);
+}
+
+void stage_sleep(uint64_t ns)
+{
+	uint64_t end = sim_play_now_ns() + ns;
+
+	while (sim_play_now_ns() < end)
+		sim_play_idle(end);
 }
 
 void stage_run(struct stage *stage, enum sim_personality personality)

@@ -15,6 +15,7 @@
 
 #include "lib/verbena.h"
 #include "sim/sim.h"
+#include "tests/spy.h"
 
 #define STAGE_TIMEOUT_NS 300000000u
 
@@ -25,8 +26,18 @@ struct stage_end {
 	struct vb_options options; /* clock, idle, stream, address are set */
 	/* 0 or a negative errno, for `rc`. NULL: nothing to say. */
 	int (*script)(struct stage_end *end);
+	bool has_connect;    /* vb_connect does all but the script */
+	bool skips_activate; /* the script does it */
 	struct vb_transport *transport;
-	uint8_t peer_caps[VB_CAPS_BYTES];
+	uint8_t caps[VB_CAPS_BYTES], peer_caps[VB_CAPS_BYTES];
+	struct spy spy;
+	uint64_t boot_sent, boot_received; /* bytes of the stream */
+	uint64_t frames_received;	   /* at the end */
+	/* Of use to scripts, which may not CHECK. */
+	uint64_t took_ns;
+	uint32_t stride, slots;
+	bool has_crc;
+	char transport_name[16];	   /* when there was one */
 	int probed, activated, rc, closed; /* what each step returned */
 	struct vb_cause cause;		   /* before close */
 };
@@ -41,8 +52,9 @@ struct stage {
 	struct stage_end end[2];
 };
 
-/* A private world of this model on both hosts; `plan` is armed, NULL for none.
- * Strides are 4 KiB, deadlines 300 ms of the run's time. */
+/* A private world of this model on both hosts ("a|b": one each); `plan` is
+ * armed, NULL for none. Strides are 4 KiB, deadlines 300 ms of the run's time.
+ */
 void stage_init(struct stage *stage, const char *model, const char *plan);
 
 /* Run both ends. Can be called once. */
@@ -51,8 +63,8 @@ void stage_run(struct stage *stage, enum sim_personality personality);
 /* Everything down; checks that no object is left. */
 void stage_fini(struct stage *stage);
 
-/* The channel of a task: the run's stream. */
-struct vb_boot stage_boot(void);
+/* Let so much of the run's time pass. */
+void stage_sleep(uint64_t ns);
 
 /* Send, or receive and check, bytes [from, from + len) of one fixed stream.
  * 0, the transport's error, or -EBADMSG for a wrong byte. */

@@ -190,6 +190,120 @@ static int query_efa(struct ibv_context *context,
 	return it->is_efa ? 0 : EOPNOTSUPP;
 }
 
+/* --- what queue pairs need --- */
+
+/* Log it; true: this one is to fail, with errno set. */
+static bool fails(const char *call, const char *detail)
+{
+	int past = ++fake.qp_calls - fake.fail_at;
+
+	note(call, detail);
+	if (!fake.fail_at || past < 0 || past >= fake.fail_count)
+		return false;
+	errno = FAKE_ERRNO;
+	return true;
+}
+
+static void *made(size_t bytes)
+{
+	fake.live++;
+	return calloc(1, bytes);
+}
+
+static int ended(const char *call, void *object)
+{
+	if (fails(call, NULL)) {
+		fake.refused = object;
+		return FAKE_ERRNO;
+	}
+	if (fake.refused == object)
+		fake.refused = NULL;
+	fake.live--;
+	free(object);
+	return 0;
+}
+
+static struct ibv_cq *create_cq(struct ibv_context *context, int cqe, void *arg,
+				struct ibv_comp_channel *channel, int vector)
+{
+	char detail[16];
+	struct ibv_cq *cq;
+
+	CHECK(!arg && !channel && !vector, "more than a depth");
+	snprintf(detail, sizeof(detail), "%d", cqe);
+	if (fails("create_cq", detail))
+		return NULL;
+	cq = made(sizeof(*cq));
+	cq->context = context;
+	return cq;
+}
+
+static int destroy_cq(struct ibv_cq *cq)
+{
+	return ended("destroy_cq", cq);
+}
+
+static struct ibv_qp *new_qp(struct ibv_pd *pd)
+{
+	struct ibv_qp *qp = made(sizeof(*qp));
+
+	qp->context = pd->context;
+	qp->pd = pd;
+	qp->qp_num = 0x1a;
+	return qp;
+}
+
+static struct ibv_qp *create_qp(struct ibv_pd *pd,
+				struct ibv_qp_init_attr *attr)
+{
+	fake.init = *attr;
+	return fails("create_qp", NULL) ? NULL : new_qp(pd);
+}
+
+static struct ibv_qp *create_efa_qp(struct ibv_context *context,
+				    struct ibv_qp_init_attr_ex *attr,
+				    struct efadv_qp_init_attr *efa,
+				    uint32_t size)
+{
+	CHECK_EQ(size, sizeof(*efa));
+	CHECK(attr->pd->context == context, "another's");
+	fake.init_ex = *attr;
+	fake.init_efa = *efa;
+	return fails("efadv_create_qp_ex", NULL) ? NULL : new_qp(attr->pd);
+}
+
+static int destroy_qp(struct ibv_qp *qp)
+{
+	return ended("destroy_qp", qp);
+}
+
+static int modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	static const char *const names[] = {"RESET", "INIT", "RTR", "RTS"};
+
+	CHECK_EQ(qp->qp_num, 0x1a);
+	CHECK(fake.steps < FAKE_STEPS, "too many steps");
+	fake.step[fake.steps++] = (struct fake_step){*attr, mask};
+	return fails("modify_qp", names[attr->qp_state]) ? FAKE_ERRNO : 0;
+}
+
+static struct ibv_ah *create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+	struct ibv_ah *ah;
+
+	fake.ah = *attr;
+	if (fails("create_ah", NULL))
+		return NULL;
+	ah = made(sizeof(*ah));
+	ah->pd = pd;
+	return ah;
+}
+
+static int destroy_ah(struct ibv_ah *ah)
+{
+	return ended("destroy_ah", ah);
+}
+
 struct vb_verbs *fake_verbs(void)
 {
 	static struct vb_verbs verbs;
@@ -209,7 +323,16 @@ struct vb_verbs *fake_verbs(void)
 		.dereg_mr = dereg_mr,
 		.get_device_guid = get_device_guid,
 		.query_gid_ex = fake.lacks_query_gid_ex ? NULL : query_gid_ex,
+		.create_cq = create_cq,
+		.destroy_cq = destroy_cq,
+		.create_qp = create_qp,
+		.destroy_qp = destroy_qp,
+		.modify_qp = modify_qp,
+		.create_ah = fake.lacks_ah ? NULL : create_ah,
+		.destroy_ah = fake.lacks_ah ? NULL : destroy_ah,
 		.efadv_query_device = query_efa,
+		.efadv_create_qp_ex =
+			fake.lacks_efadv_qp ? NULL : create_efa_qp,
 		.refs = 1000000, /* never the last reference */
 	};
 	return &verbs;
@@ -277,4 +400,121 @@ int fake_calls(const char *part)
 	for (const char *at = fake.log; (at = strstr(at, part)); at++)
 		count++;
 	return count;
+}
+
+/* --- for queue pairs --- */
+
+const struct vb_endpoint fake_peer = {.qpn = 0x2b,
+				      .psn = 0x123456,
+				      .lid = 7,
+				      .has_gid = true,
+				      .gid = {0x20, 9}};
+
+void fake_add_gid(struct fake_device *it, int index, uint32_t type,
+		  uint8_t first)
+{
+	struct fake_gid *gid = &it->port[0].gid[index];
+
+	gid->type = type;
+	memset(gid->raw, 0, 16);
+	gid->raw[0] = first;
+	gid->raw[15] = (uint8_t)(index + 1);
+}
+
+static struct fake_device *add_able(const char *name, uint32_t vendor,
+				    uint8_t link_layer)
+{
+	struct fake_device *it = fake_add(name, vendor);
+
+	it->attr.max_qp_wr = 32768;
+	it->attr.max_sge = 30;
+	it->attr.max_cqe = 65535;
+	it->port[0].attr.gid_tbl_len = FAKE_GIDS;
+	it->port[0].attr.pkey_tbl_len = 1;
+	it->port[0].attr.active_mtu = IBV_MTU_1024;
+	it->port[0].attr.link_layer = link_layer;
+	fake_add_gid(it, 0, IBV_GID_TYPE_IB, 0xfe);
+	return it;
+}
+
+void fake_add_three(void)
+{
+	struct fake_device *it;
+
+	fake_init();
+	fake.fail_count = 1;
+	it = add_able("mlx5_0", 0x02c9, IBV_LINK_LAYER_ETHERNET);
+	fake_add_gid(it, 3, IBV_GID_TYPE_ROCE_V2, 0x20);
+	it = add_able("efa_0", 0x1d0f, IBV_LINK_LAYER_UNSPECIFIED);
+	it->is_efa = true;
+	it->efa = (struct efadv_device_attr){.max_sq_wr = 4096,
+					     .max_rq_wr = 32768,
+					     .device_caps = 0xf,
+					     .max_rdma_size = 1 << 30};
+	it = add_able("rdma_en2", 0x05ac, 100);
+	it->device.transport_type = 100;
+	it->port[0].attr.lid = 2;
+}
+
+struct vb_config fake_config(void)
+{
+	return (struct vb_config){
+		.max_send_wr = 512,
+		.max_recv_wr = 256,
+		.max_send_sge = 4,
+		.max_recv_sge = 3,
+		.psn = 0xabcdef,
+		.port_num = 1,
+		.path_mtu = IBV_MTU_4096,
+		.retry_cnt = 6,
+		.rnr_retry = 5,
+		.qp_timeout = 14,
+		.min_rnr_timer = 12,
+		.max_rd_atomic = 9,
+		.max_dest_rd_atomic = 8,
+	};
+}
+
+void fake_bed_open(struct fake_bed *bed, const char *key,
+		   const struct vb_config *config)
+{
+	struct vb_devices devices;
+
+	bed->registry = fake_registry(true);
+	CHECK_EQ(vb_devices_list(bed->registry, key, &devices), 0);
+	CHECK_EQ(devices.count, 1);
+	CHECK(vb_device_open(bed->registry, key, devices.info->name, config,
+			     &bed->device) == 0,
+	      "%s", vb_last_error());
+	vb_devices_free(&devices);
+	CHECK_EQ(vb_domain_open(bed->device, "d", &bed->domain), 0);
+	fake.log[0] = 0;
+}
+
+struct fake_bed fake_bed(const char *key)
+{
+	struct vb_config config = fake_config();
+	struct fake_bed bed;
+
+	fake_add_three();
+	fake_bed_open(&bed, key, &config);
+	return bed;
+}
+
+void fake_bed_close(struct fake_bed *bed)
+{
+	CHECK_EQ(vb_device_close(bed->device), 0);
+	vb_registry_destroy(bed->registry);
+	free(fake.refused);
+	for (int i = 0; i < fake.count; i++)
+		CHECK_EQ(fake.device[i].opens, fake.device[i].closes);
+}
+
+struct vb_qp *fake_qp(struct fake_bed *bed, enum vb_qp_kind kind)
+{
+	struct vb_qp *qp = NULL;
+
+	CHECK(vb_qp_create(bed->domain, kind, NULL, NULL, &qp) == 0, "%s",
+	      vb_last_error());
+	return qp;
 }

@@ -2,10 +2,13 @@
 /*
  * A scripted host: a verbs table whose devices are as a test says, and which
  * logs each call ("list open:a query:a close:a free "). One at a time; a test
- * fills `fake` after fake_init.
+ * fills `fake` after fake_init. What a queue pair needs comes from malloc: the
+ * sanitizer sees what is ended twice or not.
  */
 #ifndef TESTS_LIB_FAKE_H
 #define TESTS_LIB_FAKE_H
+
+#include <errno.h>
 
 #include "lib/registry.h"
 
@@ -42,6 +45,14 @@ struct fake_device {
 	int opens, closes;
 };
 
+struct fake_step {
+	struct ibv_qp_attr attr;
+	int mask;
+};
+
+#define FAKE_STEPS 8
+#define FAKE_ERRNO ENOSPC /* nothing else gives it */
+
 struct fake {
 	int list_errno; /* the list is NULL */
 	int count;
@@ -51,6 +62,20 @@ struct fake {
 	int pd_errno, mr_errno; /* of the next ones */
 	int dealloc_rc, dereg_rc;
 	int access; /* of the last region */
+	/* Of completion queues, queue pairs and address handles: the calls so
+	 * far; which of them, from 1, fail with FAKE_ERRNO (logged as others);
+	 * how many objects are there; what the last were made and moved with.
+	 */
+	int qp_calls, fail_at, fail_count;
+	int live;
+	void *refused; /* an object whose end failed: the device has it */
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_init_attr_ex init_ex;
+	struct efadv_qp_init_attr init_efa;
+	struct ibv_ah_attr ah;
+	struct fake_step step[FAKE_STEPS];
+	int steps;
+	bool lacks_ah, lacks_efadv_qp;
 	char log[8192];
 	char lines[4096]; /* what the registry logged */
 	int warnings;
@@ -72,5 +97,30 @@ int fake_claim_any(const struct vb_verbs *verbs, struct ibv_context *context,
 void fake_list_one(struct vb_registry *registry, struct vb_devices *devices);
 /* How often `part` stands in the log. */
 int fake_calls(const char *part);
+#define CHECK_LOG(want) \
+	CHECK(strcmp(fake.log, want) == 0, "'%s', want '%s'", fake.log, want)
+
+/* --- for queue pairs --- */
+
+/* fake_init, and mlx5_0 (RoCE, its GID at 3), efa_0, and rdma_en2 of Apple. */
+void fake_add_three(void);
+void fake_add_gid(struct fake_device *it, int index, uint32_t type,
+		  uint8_t first);
+/* Each value another, so that none can stand for another's. */
+struct vb_config fake_config(void);
+
+/* The only device of a backend, opened, and a domain; an empty log. */
+struct fake_bed {
+	struct vb_registry *registry;
+	struct vb_device *device;
+	struct vb_domain *domain;
+};
+void fake_bed_open(struct fake_bed *bed, const char *key,
+		   const struct vb_config *config);
+/* fake_add_three, and one of them with fake_config. */
+struct fake_bed fake_bed(const char *key);
+void fake_bed_close(struct fake_bed *bed);
+struct vb_qp *fake_qp(struct fake_bed *bed, enum vb_qp_kind kind);
+extern const struct vb_endpoint fake_peer;
 
 #endif

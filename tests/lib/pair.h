@@ -10,9 +10,9 @@
 
 #include "lib/verbs.h"
 #include "tests/rig.h"
+#include "tests/spy.h"
 #include "tests/stage.h"
 
-#define PAIR_LOG_MAX 4096
 #define PAIR_PAYLOAD 131064u /* payload bytes of a 128 KiB stride */
 
 struct pair;
@@ -35,25 +35,8 @@ struct pair_end {
 	bool skips_activate;   /* the script does the rest by hand */
 	uint8_t peer_caps[VB_CAPS_BYTES];
 	pthread_t thread;
-	/* Each verbs call of this end, in order: "reg_mr modify:2 ...". */
-	char log[PAIR_LOG_MAX];
-	uint8_t posted_head[8]; /* of slot 1, when it was last posted */
-	uint8_t *slot_1;
-	int slot_1_posts;
-	/* Misbehaviour of this end's device; see pair.c. */
-	struct {
-		int fail_dereg;		 /* errno of dereg_mr */
-		int fail_rtr;		 /* errno of modify_qp to RTR */
-		int poll_result;	 /* returned by poll_cq when negative */
-		uint64_t wrong_wr_id;	 /* of the next receive completion */
-		bool duplicate_recv;	 /* hand the next one out twice */
-		uint32_t wrong_byte_len; /* of the next receive completion */
-		/* "Success without DMA": when slot 1 completes again, it holds
-		 * what it held when it was posted. */
-		bool undo_slot_1_of_lap_2;
-		/* Hold receive completions back until the peer has ended. */
-		bool is_late;
-	} bad;
+	struct spy spy;
+	uint64_t ended_ns; /* when the peer's end was seen; see pair_is_late */
 };
 
 struct pair {
@@ -68,8 +51,8 @@ void pair_init(struct pair *pair, const char *model, const char *plan);
 /* Run both ends: probe, exchange capabilities, activate, script, close. */
 void pair_run(struct pair *pair);
 
-/* The calling thread's verbs calls are this end's from here on. */
-void pair_hooks_as(struct pair_end *end);
+/* Receives show up only 5 ms after the peer's end of the socket was seen. */
+void pair_is_late(struct pair_end *end);
 
 /* Close sockets and world; checks that no object is left in it. */
 void pair_fini(struct pair *pair);

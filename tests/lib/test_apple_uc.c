@@ -100,16 +100,6 @@ static int recv_20_strides(struct pair_end *end)
 	return stage_recv_pattern(end->transport, 0, 20 * PAIR_PAYLOAD);
 }
 
-/* How often a word stands in an end's log. */
-static int count(const struct pair_end *end, const char *word)
-{
-	int n = 0;
-
-	for (const char *at = end->log; (at = strstr(at, word)); at++)
-		n++;
-	return n;
-}
-
 Test(apple_uc, A13_A16_every_request_is_a_whole_signaled_stride)
 {
 	struct pair pair;
@@ -119,11 +109,11 @@ Test(apple_uc, A13_A16_every_request_is_a_whole_signaled_stride)
 	pair.end[1].script = recv_20_strides;
 	pair_run(&pair);
 	CHECK_EQ(pair.end[1].rc, 0);
-	CHECK_EQ(count(&pair.end[0], "send:131072:2 "), 20);
-	CHECK_EQ(count(&pair.end[0], "send:"), 20);
+	CHECK_EQ(spy_count(&pair.end[0].spy, "send:131072:2 "), 20);
+	CHECK_EQ(spy_count(&pair.end[0].spy, "send:"), 20);
 	/* 16 at start, and one more for each stride consumed. */
-	CHECK_EQ(count(&pair.end[1], "recv:131072:1000"), 36);
-	CHECK_EQ(count(&pair.end[1], "recv:"), 36);
+	CHECK_EQ(spy_count(&pair.end[1].spy, "recv:131072:1000"), 36);
+	CHECK_EQ(spy_count(&pair.end[1].spy, "recv:"), 36);
 	pair_fini(&pair);
 }
 
@@ -148,7 +138,7 @@ Test(apple_uc, A18_flush_posts_a_partial_stride_whole)
 	pair.end[1].script = recv_half;
 	pair_run(&pair);
 	CHECK_EQ(pair.end[1].rc, 0);
-	CHECK_EQ(count(&pair.end[0], "send:131072:2 "), 1);
+	CHECK_EQ(spy_count(&pair.end[0].spy, "send:131072:2 "), 1);
 	pair_fini(&pair);
 }
 
@@ -157,13 +147,13 @@ static int zero_sizes(struct pair_end *end)
 	uint8_t none = 0;
 	int rc = vb_send(end->transport, &none, 0);
 
-	if (rc || count(end, "send:"))
+	if (rc || spy_count(&end->spy, "send:"))
 		return rc ? rc : -EBADMSG;
 	rc = stage_send_pattern(end->transport, 0, 100);
 	/* recv of 0 is the turnaround: it posts what is pending. */
 	if (!rc)
 		rc = vb_recv(end->transport, &none, 0);
-	return rc ? rc : count(end, "send:") == 1 ? 0 : -EBADMSG;
+	return rc ? rc : spy_count(&end->spy, "send:") == 1 ? 0 : -EBADMSG;
 }
 
 Test(apple_uc, DA19_sizes_of_zero_are_specified)
@@ -215,13 +205,13 @@ Test(apple_uc, A3_A4_A5_A6_A10_A33_A34_calls_come_in_the_legal_order)
 	pair_init(&pair, "apple-tb", NULL);
 	pair_run(&pair);
 	for (int i = 0; i < 2; i++) {
-		const char *log = pair.end[i].log;
+		const char *log = pair.end[i].spy.log;
 		CHECK(strncmp(log, first, strlen(first)) == 0, "%s", log);
 		CHECK(strlen(log) > strlen(last) &&
 			      strcmp(log + strlen(log) - strlen(last), last) ==
 				      0,
 		      "%s", log);
-		CHECK_EQ(count(&pair.end[i], "recv:"), 16);
+		CHECK_EQ(spy_count(&pair.end[i].spy, "recv:"), 16);
 	}
 	pair_fini(&pair);
 }
@@ -290,7 +280,7 @@ Test(apple_uc, DA15_rings_fit_the_granted_depth)
 	CHECK_EQ(pair.end[0].rc, 0);
 	CHECK_EQ(pair.end[1].rc, 0);
 	/* 256 frames are 8 strides. */
-	CHECK_HAS(pair.end[0].log, "reg_mr:1048576:7");
+	CHECK_HAS(pair.end[0].spy.log, "reg_mr:1048576:7");
 	pair_fini(&pair);
 	/* Less than one stride cannot work, and is told. */
 	pair_init(&pair, "apple-tb,grant=31", NULL);
@@ -324,7 +314,7 @@ Test(apple_uc, DA34_memory_the_device_will_not_release_is_kept)
 
 	pair_init(&pair, "apple-tb", NULL);
 	end = &pair.end[0];
-	end->bad.fail_dereg = EBUSY;
+	end->spy.bad.fail_dereg = EBUSY;
 	end->options.runtime.alloc = ring_alloc;
 	end->options.runtime.free = ring_free;
 	pair_run(&pair);
@@ -332,9 +322,9 @@ Test(apple_uc, DA34_memory_the_device_will_not_release_is_kept)
 	CHECK_EQ(rings_freed, 0);
 	CHECK_EQ(pair.end[1].closed, 0);
 	/* The device still has both regions; now it lets go. */
-	pair_hooks_as(end);
+	spy_as(&end->spy);
 	CHECK_EQ(vb_release_kept(), 1);
-	end->bad.fail_dereg = 0;
+	end->spy.bad.fail_dereg = 0;
 	CHECK_EQ(vb_release_kept(), 0);
 	CHECK_EQ(rings_freed, 2);
 	pair_fini(&pair);
@@ -385,7 +375,7 @@ Test(apple_uc, A7_A9_one_end_that_cannot_activate_keeps_both_on_tcp)
 	struct pair pair;
 
 	pair_init(&pair, "apple-tb", NULL);
-	pair.end[0].bad.fail_rtr = ETIMEDOUT;
+	pair.end[0].spy.bad.fail_rtr = ETIMEDOUT;
 	pair_run(&pair);
 	CHECK_EQ(pair.end[0].activated, 1);
 	CHECK_EQ(pair.end[1].activated, 1);
@@ -648,7 +638,7 @@ Test(apple_uc, DA6_frames_that_the_peers_end_overtook_are_not_lost)
 	pair_init(&pair, "apple-tb", NULL);
 	pair.end[0].script = pair_send_and_leave;
 	pair.end[1].script = pair_recv_after_end;
-	pair.end[1].bad.is_late = true;
+	pair_is_late(&pair.end[1]);
 	pair.end[1].options.grace_ns = 2000000000;
 	pair_run(&pair);
 	CHECK(pair.end[1].rc == 0, "%s", pair.end[1].cause.text);

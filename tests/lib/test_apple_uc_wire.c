@@ -95,7 +95,7 @@ Test(apple_uc, DA4_a_success_without_data_is_no_frame)
 	pair_init(&pair, "apple-tb", NULL);
 	pair.end[0].script = send_20_and_wait;
 	pair.end[1].script = recv_and_end;
-	pair.end[1].bad.undo_slot_1_of_lap_2 = true;
+	pair.end[1].spy.bad.undo_slot_1_of_lap_2 = true;
 	pair_run(&pair);
 	CHECK_EQ(pair.end[1].rc, -EPROTO);
 	CHECK_HAS(pair.end[1].cause.text, "bad frame magic 0x00000000");
@@ -126,7 +126,7 @@ Test(apple_uc, DA16_a_foreign_wr_id_is_refused)
 		pair_init(&pair, "apple-tb", NULL);
 		pair.end[0].script = send_20_and_wait;
 		pair.end[1].script = recv_and_end;
-		pair.end[1].bad.wrong_wr_id = ids[i];
+		pair.end[1].spy.bad.wrong_wr_id = ids[i];
 		pair_run(&pair);
 		CHECK_EQ(pair.end[1].rc, -EPROTO);
 		CHECK_HAS(pair.end[1].cause.text, "wr_id");
@@ -141,7 +141,7 @@ Test(apple_uc, DA17_A24_a_completion_twice_is_refused)
 	pair_init(&pair, "apple-tb", NULL);
 	pair.end[0].script = send_20_and_wait;
 	pair.end[1].script = recv_and_end;
-	pair.end[1].bad.duplicate_recv = true;
+	pair.end[1].spy.bad.duplicate_recv = true;
 	pair_run(&pair);
 	CHECK_EQ(pair.end[1].rc, -EPROTO);
 	CHECK_HAS(pair.end[1].cause.text, "not posted");
@@ -150,7 +150,7 @@ Test(apple_uc, DA17_A24_a_completion_twice_is_refused)
 
 static int recv_with_dead_poll(struct pair_end *end)
 {
-	end->bad.poll_result = -EIO;
+	end->spy.bad.poll_result = -EIO;
 	return recv_and_end(end);
 }
 

@@ -142,7 +142,7 @@ Test(devices, R1_registering_makes_no_verbs_call)
 	CHECK_EQ(fake.log[0], 0);
 }
 
-Test(devices, R2_a_backend_without_devices_has_an_empty_list)
+Test(devices, R2_A1_a_backend_without_devices_has_an_empty_list)
 {
 	struct vb_registry *registry;
 
@@ -545,7 +545,7 @@ Test(devices, each_kind_of_device_has_its_backend)
 	fake_add("rxe0", 0xffffff);
 	it = fake_add("efa_0", 0x1d0f);
 	it->is_efa = true;
-	it->efa.device_caps = 1 | 1 << 5;
+	it->efa.device_caps = 0xf; /* 2.6 of device-models.md: 0xefa1 */
 	it->efa.max_rdma_size = 1 << 30;
 	it = fake_add("rdma_en2", 0x05ac);
 	it->device.transport_type = 100;
@@ -567,7 +567,7 @@ Test(devices, an_efa_without_rdma_write_is_unusable)
 	fake_init();
 	it = fake_add("p4d", 0x1d0f);
 	it->is_efa = true;
-	it->efa.device_caps = 1;
+	it->efa.device_caps = 1 | 1 << 5; /* read, and memory of others */
 	it->efa.max_rdma_size = 1 << 30;
 	registry = fake_registry(true);
 	CHECK_NAMES(registry, NULL, "");
