@@ -31,11 +31,10 @@ CORE  := $(filter-out $(LOADED) $(FRONT),$(wildcard sim/*.c))
 FAULT := $(wildcard fault/*.c)
 MAIN  := fault/main.c $(wildcard fault/cmd_*.c)
 obj    = $(patsubst %.c,$(B)/%.o,$1)
+SIMS  := $(addprefix $(B)/,libibverbs.so.1 verbena-boot.so verbena-paths.so)
 
-.PHONY: all deps demo check conform bench stress hash asan tsan valgrind tidy install help
-all: $(B)/libibverbs.so.1 $(B)/verbena-boot.so $(B)/verbena-paths.so \
-     $(B)/libverbena.a $(B)/verbena
-	@:
+.PHONY: all deps demo check conform bench stress hash fuzz interop asan tsan valgrind tidy install clean help
+all: $(SIMS) $(B)/libverbena.so.0 $(B)/libverbena.a $(B)/verbena ; @:
 
 $(B)/%.o: %.c Makefile
 	$(Q)mkdir -p $(@D)
@@ -43,15 +42,13 @@ $(B)/%.o: %.c Makefile
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(B)/libibverbs.so.1: $(call obj,$(CORE) $(FRONT)) sim/libibverbs.map
-	$(Q)echo "  LINK  $@"
-	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libibverbs.so.1 \
-	  -Wl,--version-script=sim/libibverbs.map -o $@ $(filter %.o,$^) -lpthread
-
+$(B)/libverbena.so.0: $(call obj,$(LIB)) lib/libverbena.map
 $(B)/verbena-boot.so: $(call obj,$(CORE) sim/boot.c)
 $(B)/verbena-paths.so: $(call obj,sim/paths.c)
-$(B)/verbena-boot.so $(B)/verbena-paths.so:
+$(SIMS) $(B)/libverbena.so.0:
 	$(Q)echo "  LINK  $@"
-	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $^ -ldl -lpthread
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $(filter %.o,$^) \
+	  $(patsubst %,-Xlinker --version-script=%,$(filter %.map,$^)) -ldl -lpthread
 
 $(B)/libverbena.a: $(call obj,$(LIB))
 	$(Q)echo "  AR    $@"
@@ -60,8 +57,6 @@ $(B)/libverbena.a: $(call obj,$(LIB))
 $(B)/verbena: $(call obj,$(FAULT) $(CORE)) $(B)/libverbena.a
 	$(Q)echo "  LINK  $@"
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -ljansson -ldl -lpthread
-
--include $(patsubst %.c,$(B)/%.d,$(LIB) $(wildcard sim/*.c) $(FAULT))
 
 # --- tests: one set of bodies, two runners --------------------------------
 TESTS   := $(wildcard tests/*.c tests/*/*.c)
@@ -79,15 +74,14 @@ $(B)/crit/%.o: %.c Makefile
 	$(Q)$(CC) $(CFLAGS) $(TEST_CFLAGS) -DHARNESS_CRITERION -MMD -MP -c $< -o $@
 
 $(B)/tests/criterion: $(CRIT) $(TESTED)
+$(B)/tests/criterion: RUNNER := -lcriterion
+$(B)/tests/plain: $(PLAIN) $(TESTED)
+$(B)/tests/criterion $(B)/tests/plain:
 	$(Q)echo "  LINK  $@"
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcriterion -ljansson -ldl -lpthread
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RUNNER) -ljansson -ldl -lpthread
 
-$(B)/tests/plain: $(PLAIN) $(TESTED)
-	$(Q)echo "  LINK  $@"
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -ljansson -ldl -lpthread
-
--include $(patsubst %.o,%.d,$(CRIT) $(PLAIN))
+-include $(patsubst %.o,%.d,$(call obj,$(LIB) $(wildcard sim/*.c) $(FAULT)) $(CRIT) $(PLAIN))
 
 # Programs of ours that run on the provider like anybody's.
 $(B)/ci/%: ci/%.c ci/no_vm.h
@@ -126,24 +120,30 @@ asan tsan valgrind: deps
 	$(Q)$(MAKE) -j2 MODE=$(@:valgrind=debug) all build/$(@:valgrind=debug)/tests/plain
 	$(Q)ci/gates.sh $@
 
-tidy hash: deps
-	$(Q)ci/$@.sh
+tidy hash fuzz interop: deps ; $(Q)ci/$@.sh
 
+# Of the static library, too, only what the map names can be seen.
 PREFIX ?= /usr/local
+TO     := $(DESTDIR)$(PREFIX)
 install: all
-	install -D -t $(DESTDIR)$(PREFIX)/bin $(B)/verbena
-	install -D -t $(DESTDIR)$(PREFIX)/lib/verbena $(B)/libibverbs.so.1 \
-	  $(B)/verbena-boot.so $(B)/verbena-paths.so
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(B)/libverbena.a
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include lib/verbena.h
+	install -D -t $(TO)/bin $(B)/verbena
+	install -D -t $(TO)/lib/verbena $(SIMS)
+	install -D -m 644 -t $(TO)/lib $(B)/libverbena.so.0 $(B)/libverbena.a
+	ln -sf libverbena.so.0 $(TO)/lib/libverbena.so
+	objcopy -R '.gnu.*lto_*' $$(sed -n 's/.*\(vb_.*\);/-G \1/p' lib/libverbena.map) \
+	  $(TO)/lib/libverbena.a
+	install -D -m 644 -t $(TO)/include lib/verbena.h
+	install -D -m 644 -t $(TO)/share/man/man3 lib/verbena.3
+	sed 's|@PREFIX@|$(PREFIX)|' lib/verbena.pc.in | \
+	  install -D -m 644 /dev/stdin $(TO)/lib/pkgconfig/verbena.pc
 
 clean: ; $(Q)rm -rf build
 
 help:
 	@echo "make demo      a desync bug, reproduced with no hardware"
-	@echo "make conform   other people's programs on the emulated devices"
-	@echo "make stress    processes that are killed; make bench: its speed"
-	@echo "make check     all tests, style and memory checkers"
+	@echo "make check     all tests, style and memory checkers; make bench: its speed"
+	@echo "make conform   other people's programs; make interop: llama.cpp's transport"
+	@echo "make stress    processes that are killed; make fuzz: wrong bytes"
 	@echo "make asan|tsan|valgrind|tidy   one checker; make hash: one trace"
 	@echo "make, make clean, make install (to PREFIX, default /usr/local)"
 	@echo "MODE=debug|release|asan|tsan|cov chooses build/MODE; V=1 shows commands"
