@@ -3,6 +3,7 @@
 # The fuzzers of ci/fuzz, two at a time: ci/fuzz.sh [SECONDS each, 60]. They
 # start from the kept corpus; with KEEP=1 what they find is merged into it. A
 # finding's input stays in build/fuzz: build/fuzz/NAME INPUT shows it again.
+# shellcheck disable=SC2086 # flags are several words
 set -u
 seconds=${1:-60}
 build=build/fuzz
@@ -35,6 +36,7 @@ run() { # name
 	echo $! >"$new.pid"
 	wait $!
 	ended=$?
+	[ -d "$new" ] || return 1 # we are being ended
 	rm "$new.pid"
 	if [ $ended != 0 ]; then
 		grep -av '^#' "$new.log" | tail -n 60 >&2

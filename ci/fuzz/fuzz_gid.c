@@ -191,6 +191,7 @@ static void check_port(const struct vb_device_info *info,
 	const struct vb_gid *gid;
 
 	MUST(port->num && port->gid_count >= 0);
+	MUST(port->gid_table_len <= INT32_MAX);
 	MUST(port->gid_count <= VB_GID_LIMIT);
 	MUST((uint32_t)port->gid_count <= port->gid_table_len);
 	for (int i = 0; i < port->gid_count; i++) {

@@ -17,6 +17,7 @@
 #define STREAM_MAX (1u << 18)
 #define QPN	   0x1a
 #define PEER_QPN   0x2b
+#define GUID	   0x1122334455667788u
 
 static const uint8_t our_gid[16] = {0xfe, 0x80, [15] = 1};
 
@@ -60,9 +61,15 @@ enum {
 	IS_RC = 1,
 	IS_HARDENED = 2,
 	HAS_CRC = 4,
-	IS_RAW = 8,   /* the peer's set-up is the input's own */
-	IS_ENDED = 16 /* and then its stream ends */
+	IS_RAW = 8,    /* the peer's set-up is the input's own */
+	IS_ENDED = 16, /* and then its stream ends */
+	IS_LONG = 32,  /* our strides are of 8192 */
 };
+
+static uint32_t our_stride(void)
+{
+	return host.flags & IS_LONG ? 8192 : 4096;
+}
 
 /* --- the device --- */
 
@@ -101,7 +108,7 @@ static int query_device(struct ibv_context *context,
 {
 	(void)context;
 	attr->phys_port_cnt = 1;
-	attr->node_guid = htobe64(0x1122334455667788u);
+	attr->node_guid = htobe64(GUID);
 	return 0;
 }
 
@@ -346,7 +353,7 @@ static void complete(struct ibv_wc *wc)
 	uint8_t kind = input_u8(&host.in) % 4;
 
 	memset(wc, 0, sizeof(*wc));
-	if (kind < 2 && host.recvs && host.stream_bytes < STREAM_MAX / 2) {
+	if (kind < 2 && host.recvs) {
 		receive(wc);
 	} else if (kind == 2 && host.sends) {
 		wc->wr_id = host.send[input_u8(&host.in) % host.sends].wr_id;
@@ -374,7 +381,7 @@ static int poll_cq(struct ibv_cq *cq, int most, struct ibv_wc *wc)
 		host.has_other_fail = true;
 		return -1;
 	}
-	count %= 8;
+	count = host.stream_bytes < STREAM_MAX / 2 ? count % 8 : 0;
 	MUST(count <= most);
 	for (int i = 0; i < count; i++)
 		complete(&wc[i]);
@@ -460,8 +467,7 @@ static void say(const void *bytes, uint32_t len)
 	host.boot_bytes += len;
 }
 
-/* All that a peer like us says until it is live. */
-static void say_all(struct vb_caps *caps)
+static struct vb_record record_of(const struct vb_caps *caps)
 {
 	struct vb_record record = {
 		.version = 1,
@@ -475,13 +481,32 @@ static void say_all(struct vb_caps *caps)
 		.port = 1,
 		.device = 99,
 		.qpn = caps->qpn};
-	struct vb_choice choice = {.features = record.features,
-				   .stride_bytes = 4096,
-				   .slots = record.slots,
-				   .mtu = 5};
+
+	if (!(host.flags & IS_RAW) || !(input_u8(&host.in) & 1))
+		return record;
+	record.version = input_u16(&host.in);
+	record.features = input_u16(&host.in);
+	record.stride_bytes = input_u32(&host.in);
+	record.slots = input_u16(&host.in);
+	record.mtu = input_u8(&host.in);
+	record.device = input_u8(&host.in) & 1 ? GUID : 99;
+	return record;
+}
+
+/* All that a peer like us says until it is live. */
+static void say_all(const struct vb_caps *caps)
+{
+	struct vb_record record = record_of(caps);
+	struct vb_choice choice = {.features = record.features & VB_FEATURE_CRC,
+				   .stride_bytes = SMALLER(our_stride(),
+							   record.stride_bytes),
+				   .slots = SMALLER(SLOTS, record.slots),
+				   .mtu = SMALLER(5, record.mtu)};
 	static const uint8_t ready = QS_READY;
 	uint8_t bytes[VB_RECORD_BYTES];
 
+	if (!(host.flags & HAS_CRC))
+		choice.features = 0;
 	if (!(host.flags & IS_HARDENED)) {
 		if (!(host.flags & IS_RC))
 			say(&ready, 1);
@@ -491,6 +516,17 @@ static void say_all(struct vb_caps *caps)
 	say(bytes, VB_RECORD_BYTES);
 	vb_commit_pack(&choice, true, bytes);
 	say(bytes, VB_COMMIT_BYTES);
+}
+
+/* Some of the right bytes are changed, and more may follow. */
+static void spoil(void)
+{
+	uint8_t count = input_u8(&host.in) % 8;
+
+	for (int i = 0; i < count; i++)
+		host.boot[input_u8(&host.in) % 64] = input_u8(&host.in);
+	if (input_u8(&host.in) & 1)
+		host.boot_bytes = input_u16(&host.in) % sizeof(host.boot);
 }
 
 static void peer(uint8_t bytes[VB_CAPS_BYTES])
@@ -511,10 +547,7 @@ static void peer(uint8_t bytes[VB_CAPS_BYTES])
 		return;
 	if (input_u8(&host.in) & 1)
 		input_bytes(&host.in, bytes, VB_CAPS_BYTES);
-	if (input_u8(&host.in) & 1) {
-		host.boot_bytes = input_u8(&host.in);
-		input_bytes(&host.in, host.boot, host.boot_bytes);
-	}
+	spoil();
 }
 
 static int take(struct vb_transport *t, uint64_t *at, uint32_t size)
@@ -583,7 +616,7 @@ static void live(struct vb_verbs *verbs)
 		.has_crc = host.flags & HAS_CRC,
 		.timeout_ns = 8000000,
 		.grace_ns = 2000000,
-		.stride_bytes = 4096,
+		.stride_bytes = our_stride(),
 		.slots = SLOTS,
 		.backlog_bytes = 65536,
 	};
@@ -608,6 +641,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	memset(&host, 0, offsetof(typeof(host), stream));
 	host.stream_bytes = host.boot_at = host.boot_bytes = 0;
+	memset(host.boot, 0, sizeof(host.boot));
 	host.in = (struct input){data, size};
 	host.flags = input_u8(&host.in);
 	host.context.device = &host.device;
