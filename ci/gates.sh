@@ -11,7 +11,8 @@ trap 'rm -rf "$reports" "$reports.out"' EXIT
 trap 'exit 1' HUP INT TERM
 
 # Suites without child programs: those are other binaries.
-inside="apple_uc/ devices/ open/ qp/ find/ apple_tb/ deliver/ mlx5/ provider/ rxe/ tap/ plan/
+inside="apple_uc/ devices/ open/ qp/ find/ stream/ negotiate/ rc/ wire/ tcp/
+apple_tb/ deliver/ mlx5/ provider/ rxe/ tap/ plan/
 qp_table/ rules/ semantics/ accounting/ outcomes/ keys/
 datagram/ corners/ parcel/ threads/ world/ play/ late/"
 case $gate in
@@ -21,11 +22,11 @@ asan)
 		$build/tests/plain $inside ;;
 tsan)
 	TSAN_OPTIONS=log_path=$reports/tsan \
-		$build/tests/plain apple_uc/ deliver/ tap/ threads/ play/ late/ ;;
+		$build/tests/plain apple_uc/ stream/ rc/ tcp/ deliver/ tap/ threads/ play/ late/ ;;
 valgrind)
 	valgrind -q --leak-check=full --show-leak-kinds=all \
 		--errors-for-leak-kinds=all --log-file="$reports/%p" \
-		$build/tests/plain apple_uc/ play/ ;;
+		$build/tests/plain apple_uc/ negotiate/N6_DN1 stream/DA10 rc/L tcp/ play/ ;;
 *)
 	echo "ci/gates.sh: no gate '$gate'" >&2
 	exit 2 ;;

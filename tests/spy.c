@@ -113,6 +113,17 @@ static uint64_t sum_of(const struct ibv_sge *sge)
 	return vb_crc32c(0, (void *)(uintptr_t)sge->addr, sge->length);
 }
 
+static void look_at_sequence(const struct ibv_sge *sge)
+{
+	uint32_t words[3];
+
+	if (sge->length < sizeof(words))
+		return;
+	memcpy(words, (void *)(uintptr_t)sge->addr, sizeof(words));
+	if (words[0] == VB_FRAME_HARDENED && words[2] != me->sequence++)
+		me->misordered++;
+}
+
 /* Of a SEND that is a whole stride: "RSEG" or hardened, and padding of 0. */
 static void look_at_stride(const struct ibv_sge *sge)
 {
@@ -144,6 +155,7 @@ static int hook_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 		return real_post_send(qp, wr, bad);
 	if (qp->qp_type == IBV_QPT_UC)
 		look_at_stride(wr->sg_list);
+	look_at_sequence(wr->sg_list);
 	if (slot < SPY_SLOT_MAX) {
 		me->send_at[slot] = *wr->sg_list;
 		me->send_sum[slot] = sum_of(wr->sg_list);
@@ -169,7 +181,7 @@ static int hook_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
 		me->slot_1_posts++;
 		memcpy(me->slot_1_head, me->slot_1, sizeof(me->slot_1_head));
 	}
-	me->late_posts += me->state != IBV_QPS_RTS;
+	me->early_posts += me->state == IBV_QPS_INIT;
 	rc = real_post_recv(qp, wr, bad);
 	if (rc || slot >= SPY_SLOT_MAX)
 		return rc;

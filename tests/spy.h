@@ -19,10 +19,12 @@ struct spy {
 	int sends_out, sends_most; /* in flight: now, and the most ever */
 	int recvs_out;		   /* posted and not completed */
 	int unmarked;		   /* SENDs of a stride without its magic */
+	int misordered;		   /* hardened SENDs out of sequence */
+	uint32_t sequence;	   /* of the next */
 	int dirty;		   /* SENDs of a stride with padding not 0 */
 	int touched;		   /* SENDs changed while in flight */
 	int reposted;		   /* receives posted while posted */
-	int late_posts;		   /* receives before RTS */
+	int early_posts;	   /* receives before RTR */
 	int state;		   /* the queue pair's, as last asked for */
 	uint64_t send_sum[SPY_SLOT_MAX];
 	bool recv_is_posted[SPY_SLOT_MAX];

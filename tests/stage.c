@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "lib/transport.h"
 #include "tests/harness.h"
 #include "tests/rig.h"
 
@@ -156,6 +157,9 @@ static void play_end(void *arg)
 		return;
 	if (!end->has_connect || end->rc)
 		end->cause = *vb_cause(end->transport);
+	snprintf(end->transport_name, sizeof(end->transport_name), "%s",
+		 vb_transport_name(end->transport));
+	end->frames_received = end->transport->frames_received;
 	end->closed = vb_close(end->transport, NULL);
 }
 

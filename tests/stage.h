@@ -32,6 +32,12 @@ struct stage_end {
 	uint8_t caps[VB_CAPS_BYTES], peer_caps[VB_CAPS_BYTES];
 	struct spy spy;
 	uint64_t boot_sent, boot_received; /* bytes of the stream */
+	uint64_t frames_received;	   /* at the end */
+	/* Of use to scripts, which may not CHECK. */
+	uint64_t took_ns;
+	uint32_t stride, slots;
+	bool has_crc;
+	char transport_name[16];	   /* when there was one */
 	int probed, activated, rc, closed; /* what each step returned */
 	struct vb_cause cause;		   /* before close */
 };

@@ -6,10 +6,12 @@
 #include "lib/qp_stream.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "lib/boot.h"
 #include "tests/harness.h"
+#include "tests/lib/fake.h"
 #include "tests/rig.h"
 
 #include <netinet/in.h>
@@ -90,6 +92,39 @@ Test(find, A2_says_what_it_saw_when_there_is_none)
 	CHECK_HAS(cause.text, "1 devices, 1 active ports, 0 left out");
 	CHECK_EQ(find("apple-tb,cable=down", 1, NULL), -ENODEV);
 	CHECK_HAS(cause.text, "0 active ports");
+}
+
+/* Two devices with the same GID; neither can make a domain. */
+static void find_of_two(const char *name, const char *want)
+{
+	struct vb_options options = {.fd = -1,
+				     .verbs = fake_verbs(),
+				     .device = name,
+				     .gid = {0xfe, 0x80, [15] = 9}};
+	struct vb_transport *transport;
+	uint8_t caps[VB_CAPS_BYTES];
+	char text[64];
+
+	fake_init();
+	fake_add("first", 1);
+	fake_add("second", 1);
+	for (int i = 0; i < 2; i++) {
+		memcpy(fake.device[i].port[0].gid[0].raw, options.gid, 16);
+		fake.device[i].port[0].attr.gid_tbl_len = 1;
+	}
+	fake.pd_errno = ENOMEM;
+	CHECK(vb_probe(&options, caps, &transport, &cause) == -ENOMEM, "%s",
+	      cause.text);
+	snprintf(text, sizeof(text), "alloc_pd on %s failed", want);
+	CHECK_HAS(cause.text, text);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(fake.device[i].opens, fake.device[i].closes);
+}
+
+Test(find, DA30_of_two_with_one_address_the_first_or_the_named_is_taken)
+{
+	find_of_two(NULL, "first");
+	find_of_two("second", "second");
 }
 
 Test(find, local_address_becomes_a_gid)
