@@ -7,7 +7,8 @@ set -u
 # Each with its reason in README.md.
 packages="gcc make libc6-dev pkg-config libibverbs-dev libjansson-dev valgrind
 libcriterion-dev ibverbs-utils ibverbs-providers perftest python3-pyverbs
-qperf ucx-utils openmpi-bin libopenmpi-dev clang-format"
+qperf ucx-utils openmpi-bin libopenmpi-dev clang-format clang
+libclang-rt-14-dev"
 
 # For make bench only.
 [ "${1-}" = bench ] && packages="$packages libfabric-bin gnuplot-nox python3"

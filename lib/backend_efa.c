@@ -3,6 +3,8 @@
  * queue pairs, which are SRD (spec/registry.md, 2.2). */
 #include "lib/registry.h"
 
+#ifndef VB_APPLE_SDK /* which has no EFA */
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,3 +124,5 @@ static const struct vb_backend efa = {
 	.qp_create = qp_create,
 };
 VB_BACKEND(efa);
+
+#endif

@@ -7,7 +7,6 @@
  */
 #include "lib/device.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,13 +138,13 @@ static int open_from(struct vb_registry *registry, struct ibv_device **list,
 		if (!name || strncmp(name, info->name, VB_NAME_MAX - 1) != 0)
 			continue;
 		if (verbs->get_device_guid && !registry->takes_swapped &&
-		    be64toh(verbs->get_device_guid(list[i])) != info->node_guid)
+		    vb_guid(verbs->get_device_guid(list[i])) != info->node_guid)
 			return vb_registry_fail(
 				-ESTALE,
 				"%s is another device now (GUID %016llx, was "
 				"%016llx): refresh the registry",
 				name,
-				(unsigned long long)be64toh(
+				(unsigned long long)vb_guid(
 					verbs->get_device_guid(list[i])),
 				(unsigned long long)info->node_guid);
 		errno = 0;

@@ -6,7 +6,6 @@
  */
 #include "lib/registry.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,43 +63,19 @@ static enum vb_gid_type read_type(struct vb_registry *registry,
 	return VB_GID_UNKNOWN;
 }
 
-static enum vb_gid_type type_of(uint32_t gid_type)
-{
-	switch (gid_type) {
-	case IBV_GID_TYPE_IB:
-	case IBV_GID_TYPE_ROCE_V1:
-		return VB_GID_IB_ROCE_V1;
-	case IBV_GID_TYPE_ROCE_V2:
-		return VB_GID_ROCE_V2;
-	default:
-		return VB_GID_UNKNOWN;
-	}
-}
-
 /* One entry of the table; false: it is empty, or cannot be read. */
 static bool read_gid(struct vb_registry *registry, struct ibv_context *context,
 		     const char *device, unsigned port, uint32_t index,
 		     struct vb_gid *gid)
 {
-	struct vb_verbs *verbs = registry->verbs;
-	struct ibv_gid_entry entry = {0};
-	union ibv_gid raw = {0};
-	int rc = EOPNOTSUPP;
-	bool is_told;
+	bool has_type;
+	int rc = vb_query_gid(registry->verbs, context, (uint8_t)port, index,
+			      gid, &has_type);
 
-	if (verbs->query_gid_ex)
-		rc = verbs->query_gid_ex(context, port, index, &entry, 0,
-					 sizeof(entry));
-	is_told = rc != EOPNOTSUPP && rc != ENOSYS;
-	if (is_told)
-		raw = entry.gid;
-	else
-		rc = verbs->query_gid(context, (uint8_t)port, (int)index, &raw);
-	if (rc || memcmp(raw.raw, zero, 16) == 0)
+	if (rc || memcmp(gid->raw, zero, 16) == 0)
 		return false;
-	memcpy(gid->raw, raw.raw, 16);
-	gid->type = is_told ? type_of(entry.gid_type)
-			    : read_type(registry, device, port, index);
+	if (!has_type)
+		gid->type = read_type(registry, device, port, index);
 	gid->index = index;
 	gid->scope = vb_gid_scope_of(gid->raw);
 	return true;
@@ -191,7 +166,7 @@ int vb_info_query(struct vb_registry *registry, struct ibv_context *context,
 			 strerror(abs(rc)), abs(rc));
 		return -abs(rc);
 	}
-	info->node_guid = be64toh(attr.node_guid);
+	info->node_guid = vb_guid(attr.node_guid);
 	/* A provider need not end it. */
 	snprintf(info->fw_version, sizeof(info->fw_version), "%.*s",
 		 (int)sizeof(attr.fw_ver), attr.fw_ver);

@@ -6,15 +6,26 @@
 #ifndef VB_VERBS_H
 #define VB_VERBS_H
 
-#ifdef __linux__
+/* Apple's library exports VB_VERBS, and its header has little more (R44). The
+ * other macro asks for the same elsewhere, to see that lib can do with it. */
+#if defined(__APPLE__) || defined(VERBENA_APPLE_SDK_CHECK)
+#define VB_APPLE_SDK
+#else
 #include <infiniband/efadv.h>
 #endif
 #include <infiniband/verbs.h>
 
 #include "lib/verbena.h"
 
-struct efadv_device_attr; /* not where there is no EFA */
+/* Not Apple's; there the optional entries are never there, either. */
+struct _compat_ibv_port_attr;
+struct ibv_gid_entry;
+struct ibv_qp_init_attr_ex;
+struct efadv_device_attr;
 struct efadv_qp_init_attr;
+#ifdef VB_APPLE_SDK
+#define IBV_QPT_DRIVER ((enum ibv_qp_type)0xff)
+#endif
 
 /* X(name, result, arguments): the exports lib calls. post_send, post_recv and
  * poll_cq are no exports; they go through the context's own table. */
@@ -49,7 +60,7 @@ struct efadv_qp_init_attr;
 	X(query_gid_ex, "_ibv_query_gid_ex", NULL, int,                      \
 	  (struct ibv_context *, uint32_t, uint32_t, struct ibv_gid_entry *, \
 	   uint32_t, size_t))                                                \
-	X(get_device_guid, "ibv_get_device_guid", NULL, __be64,              \
+	X(get_device_guid, "ibv_get_device_guid", NULL, unsigned long long,  \
 	  (struct ibv_device *))                                             \
 	X(create_ah, "ibv_create_ah", NULL, struct ibv_ah *,                 \
 	  (struct ibv_pd *, struct ibv_ah_attr *))                           \
@@ -79,5 +90,22 @@ int vb_verbs_get(struct vb_verbs *given, struct vb_verbs **verbs);
  * shorter ones of the export. A positive errno, as verbs calls do. */
 int vb_query_port(const struct vb_verbs *verbs, struct ibv_context *context,
 		  uint8_t port, struct ibv_port_attr *attr);
+
+/* The GID at `index`; and its type, if the library tells it. A positive errno,
+ * or -1. */
+int vb_query_gid(const struct vb_verbs *verbs, struct ibv_context *context,
+		 uint8_t port, uint32_t index, struct vb_gid *gid,
+		 bool *has_type);
+
+/* The library's GUIDs are big endian; be64toh is not everybody's. */
+static inline uint64_t vb_guid(unsigned long long guid)
+{
+	const uint8_t *bytes = (const uint8_t *)&guid;
+	uint64_t value = 0;
+
+	for (int i = 0; i < 8; i++)
+		value = value << 8 | bytes[i];
+	return value;
+}
 
 #endif

@@ -374,10 +374,10 @@ int vb_frame_parse(const struct vb_wire *wire, const uint8_t *frame,
 	memcpy(&compat, frame, sizeof(compat));
 	if (compat.magic != VB_FRAME_MAGIC)
 		return bad_magic(compat.magic, VB_FRAME_MAGIC, why);
-	if (compat.len > vb_frame_payload_bytes(wire)) {
+	if (compat.len > size - sizeof(compat)) {
 		snprintf(why, VB_WHY,
-			 "it says %u payload bytes, at most %u fit", compat.len,
-			 vb_frame_payload_bytes(wire));
+			 "it says %u payload bytes, at most %zu fit",
+			 compat.len, size - sizeof(compat));
 		return -EPROTO;
 	}
 	*len = compat.len;

@@ -217,3 +217,18 @@ Test(apple_uc, options_out_of_range_are_refused_by_name)
 	CHECK_HAS(cause.text, "slots 65");
 	pair_fini(&pair);
 }
+
+/* No transport has compat frames that end early; the parser is not to know. */
+Test(apple_uc, A30_a_short_frame_has_no_more_payload_than_came)
+{
+	struct vb_wire wire = {.framing = VB_FRAMING_COMPAT,
+			       .stride_bytes = 4096};
+	uint8_t frame[64] = {0};
+	uint32_t len = 0, size = vb_frame_pack(&wire, frame, 40, 0);
+	char why[VB_WHY];
+
+	CHECK_EQ(vb_frame_parse(&wire, frame, size, 0, &len, why), 0);
+	CHECK_EQ(len, 40);
+	CHECK_EQ(vb_frame_parse(&wire, frame, size - 1, 0, &len, why), -EPROTO);
+	CHECK_HAS(why, "40 payload bytes, at most 39 fit");
+}
