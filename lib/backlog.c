@@ -53,23 +53,39 @@ static void drop_head(struct vb_transport *t)
 	t->runtime.free(t->runtime.arg, head);
 }
 
+size_t vb_backlog_peek(const struct vb_transport *t, const void **data)
+{
+	const struct vb_piece *head = t->backlog.head;
+
+	if (!head)
+		return 0;
+	*data = head->bytes + head->off;
+	return head->size - head->off;
+}
+
+void vb_backlog_consume(struct vb_transport *t, size_t size)
+{
+	struct vb_piece *head = t->backlog.head;
+
+	head->off += size;
+	t->backlog.bytes -= size;
+	if (head->off == head->size)
+		drop_head(t);
+}
+
 size_t vb_backlog_take(struct vb_transport *t, void *data, size_t size)
 {
 	uint8_t *to = data;
-	size_t done = 0;
+	size_t done = 0, left;
+	const void *from;
 
-	while (done < size && t->backlog.head) {
-		struct vb_piece *head = t->backlog.head;
-		size_t left = head->size - head->off;
+	while (done < size && (left = vb_backlog_peek(t, &from)) > 0) {
 		size_t take = size - done < left ? size - done : left;
 
-		memcpy(to + done, head->bytes + head->off, take);
-		head->off += take;
+		memcpy(to + done, from, take);
+		vb_backlog_consume(t, take);
 		done += take;
-		if (head->off == head->size)
-			drop_head(t);
 	}
-	t->backlog.bytes -= done;
 	return done;
 }
 

@@ -99,7 +99,8 @@ struct qp_stream {
 	uint32_t posted_head, posted_count;
 	struct qs_queued queue[QS_SLOTS_MAX];
 	uint32_t queue_head, queue_count;
-	int pending; /* slot being filled, or -1 */
+	bool is_flowing; /* the last look at completions found some */
+	int pending;	 /* slot being filled, or -1 */
 	uint32_t pending_len;
 	uint64_t queued_bytes; /* stream bytes in all frames received so far */
 	struct qp_stream *next_kept;
@@ -129,6 +130,10 @@ int qs_post_recvs(struct qp_stream *qs);
 int qs_send(struct vb_transport *t, const void *data, size_t size);
 int qs_recv(struct vb_transport *t, void *data, size_t size);
 int qs_flush(struct vb_transport *t);
+int qs_reserve(struct vb_transport *t, void **space, size_t *size);
+int qs_commit(struct vb_transport *t, size_t size);
+int qs_peek(struct vb_transport *t, const void **data, size_t *size);
+int qs_consume(struct vb_transport *t, size_t size);
 /* D-A7: wait until the device has taken all sends. */
 void qs_drain(struct qp_stream *qs);
 

@@ -239,6 +239,7 @@ static int progress(struct qp_stream *qs)
 		else
 			send_completed(qs, &wc[i]);
 	}
+	qs->is_flowing = count > 0;
 	return qs->base.cause.code ? qs->base.cause.error : count;
 }
 
@@ -264,22 +265,6 @@ static int repost_head(struct qp_stream *qs)
 	return post_recv(qs, slot);
 }
 
-/* Hand out bytes of the oldest frame; give its slot back when it is empty. */
-static int consume(struct qp_stream *qs, uint8_t *to, size_t size,
-		   uint32_t *taken)
-{
-	struct qs_queued *queued = &qs->queue[qs->queue_head];
-	uint32_t left = queued->end - queued->off;
-	uint32_t take = size < left ? (uint32_t)size : left;
-
-	memcpy(to, qs_slot(qs, &qs->recv_ring, queued->slot) + queued->off,
-	       take);
-	queued->off += take;
-	*taken = take;
-	qs->base.received_bytes += take;
-	return queued->off < queued->end ? 0 : repost_head(qs);
-}
-
 /* D-A10: the peer cannot go on, and perhaps receives only when it can. */
 static int make_room(struct qp_stream *qs)
 {
@@ -300,20 +285,25 @@ static int make_room(struct qp_stream *qs)
 
 static int wait_for_send(struct qp_stream *qs, struct vb_wait *wait)
 {
-	int rc = wait_once(qs, wait);
+	int rc = vb_wait_idle(&qs->base, wait);
 
+	if (rc == 0)
+		rc = progress(qs);
+	if (rc > 0)
+		wait->since_ns = 0;
 	if (rc == 0 && qs->posted_count == 0)
 		rc = make_room(qs);
-	return rc;
+	return rc < 0 ? rc : 0;
 }
 
 /* --- the stream --- */
 
+/* Not a slot that is only reserved: there are no empty frames (A-15, L-3). */
 static int post_pending(struct qp_stream *qs)
 {
 	uint32_t slot = (uint32_t)qs->pending, len = qs->pending_len;
 
-	if (qs->pending < 0)
+	if (qs->pending < 0 || len == 0)
 		return 0;
 	qs->pending = -1;
 	qs->pending_len = 0;
@@ -332,9 +322,15 @@ static int acquire_pending(struct qp_stream *qs)
 {
 	struct vb_wait wait = {.what = "send", .is_send = true};
 
-	while (qs->pending < 0) {
+	int rc = 0;
+
+	if (qs->pending >= 0)
+		return 0;
+	/* While completions come at once, the slot just sent is the warmest. */
+	if (qs->sends_busy && qs->is_flowing)
+		rc = progress(qs);
+	while (rc >= 0) {
 		int slot = free_slot(qs);
-		int rc;
 
 		if (slot >= 0) {
 			qs->pending = slot;
@@ -342,42 +338,77 @@ static int acquire_pending(struct qp_stream *qs)
 			return 0;
 		}
 		rc = wait_for_send(qs, &wait);
-		if (rc)
-			return rc;
 	}
-	return 0;
+	return rc;
+}
+
+/* Where the next bytes go, and how many fit there. */
+static uint8_t *room_of(const struct qp_stream *qs, uint32_t *room)
+{
+	uint32_t at = vb_frame_header_bytes(qs->wire.framing) + qs->pending_len;
+
+	*room = qs->wire.stride_bytes - at;
+	return qs_slot(qs, &qs->send_ring, (uint32_t)qs->pending) + at;
+}
+
+/* Bytes are in the pending slot; `is_end` of what the user gave. */
+static int append(struct qp_stream *qs, uint32_t size, bool is_end)
+{
+	uint32_t room;
+
+	qs->pending_len += size;
+	qs->base.sent_bytes += size;
+	room_of(qs, &room);
+	return room == 0 || (is_end && !qs->is_coalescing) ? post_pending(qs)
+							   : 0;
 }
 
 int qs_send(struct vb_transport *t, const void *data, size_t size)
 {
 	struct qp_stream *qs = (struct qp_stream *)t;
-	uint32_t header = vb_frame_header_bytes(qs->wire.framing);
 	const uint8_t *from = data;
+	int rc = qs->is_live ? 0 : -ENOTCONN; /* */
 
-	if (!qs->is_live)
-		return -ENOTCONN; /* */
-	while (size > 0) {
+	while (rc == 0 && size > 0) {
 		uint32_t room, take;
-		int rc = acquire_pending(qs);
+		uint8_t *to;
 
+		rc = acquire_pending(qs);
 		if (rc)
-			return rc;
-		room = qs->wire.stride_bytes - header - qs->pending_len;
+			break;
+		to = room_of(qs, &room);
 		take = size < room ? (uint32_t)size : room;
-		memcpy(qs_slot(qs, &qs->send_ring, (uint32_t)qs->pending) +
-			       header + qs->pending_len,
-		       from, take);
-		qs->pending_len += take;
-		t->sent_bytes += take;
+		memcpy(to, from, take);
 		from += take;
 		size -= take;
-		if (take == room || (size == 0 && !qs->is_coalescing)) {
-			rc = post_pending(qs);
-			if (rc)
-				return rc;
-		}
+		rc = append(qs, take, size == 0);
 	}
+	return rc;
+}
+
+int qs_reserve(struct vb_transport *t, void **space, size_t *size)
+{
+	struct qp_stream *qs = (struct qp_stream *)t;
+	int rc = qs->is_live ? acquire_pending(qs) : -ENOTCONN;
+	uint32_t room;
+
+	if (rc)
+		return rc;
+	*space = room_of(qs, &room);
+	*size = room;
 	return 0;
+}
+
+int qs_commit(struct vb_transport *t, size_t size)
+{
+	struct qp_stream *qs = (struct qp_stream *)t;
+	uint32_t room = 0;
+
+	if (qs->pending >= 0)
+		room_of(qs, &room);
+	if (size > room)
+		return -EINVAL;
+	return size ? append(qs, (uint32_t)size, true) : 0;
 }
 
 int qs_flush(struct vb_transport *t)
@@ -385,10 +416,47 @@ int qs_flush(struct vb_transport *t)
 	return post_pending((struct qp_stream *)t);
 }
 
-int qs_recv(struct vb_transport *t, void *data, size_t size)
+int qs_peek(struct vb_transport *t, const void **data, size_t *size)
 {
 	struct qp_stream *qs = (struct qp_stream *)t;
 	struct vb_wait wait = {.what = "receive"};
+	int rc = qs->is_live ? post_pending(qs) : -ENOTCONN;
+
+	while (rc == 0) {
+		struct qs_queued *queued = &qs->queue[qs->queue_head];
+
+		if (qs->queue_count == 0) {
+			rc = wait_once(qs, &wait);
+		} else if (queued->off == queued->end) {
+			rc = repost_head(qs); /* empty: of a compat peer */
+		} else {
+			*data = qs_slot(qs, &qs->recv_ring, queued->slot) +
+				queued->off;
+			*size = queued->end - queued->off;
+			return 0;
+		}
+	}
+	return rc;
+}
+
+/* The oldest frame's slot is given back when it is empty. */
+int qs_consume(struct vb_transport *t, size_t size)
+{
+	struct qp_stream *qs = (struct qp_stream *)t;
+	struct qs_queued *queued = &qs->queue[qs->queue_head];
+
+	if (size > (qs->queue_count ? queued->end - queued->off : 0))
+		return -EINVAL;
+	if (size == 0)
+		return 0;
+	queued->off += (uint32_t)size;
+	t->received_bytes += size;
+	return queued->off < queued->end ? 0 : repost_head(qs);
+}
+
+int qs_recv(struct vb_transport *t, void *data, size_t size)
+{
+	struct qp_stream *qs = (struct qp_stream *)t;
 	uint8_t *to = data;
 	int rc = qs->is_live ? post_pending(qs) : -ENOTCONN;
 	size_t kept = rc ? 0 : vb_backlog_take(t, data, size);
@@ -397,15 +465,17 @@ int qs_recv(struct vb_transport *t, void *data, size_t size)
 	to += kept;
 	size -= kept;
 	while (rc == 0 && size > 0) {
-		uint32_t taken = 0;
+		const void *from;
+		size_t left, take;
 
-		if (qs->queue_count == 0) {
-			rc = wait_once(qs, &wait);
-			continue;
-		}
-		rc = consume(qs, to, size, &taken);
-		to += taken;
-		size -= taken;
+		rc = qs_peek(t, &from, &left);
+		if (rc)
+			break;
+		take = size < left ? size : left;
+		memcpy(to, from, take);
+		rc = qs_consume(t, take);
+		to += take;
+		size -= take;
 	}
 	return rc;
 }

@@ -8,6 +8,7 @@
 
 /* Spinning is cheap for a reply that is microseconds away, and ruinous when
  * the peer needs this very core; so it is short. */
+#define HOT_NS	     2000u
 #define SPIN_NS	     20000u
 #define YIELD_NS     2000000u
 #define SLEEP_MIN_NS 200000u
@@ -36,7 +37,9 @@ static void default_idle(void *arg, uint64_t idle_ns, uint64_t until_ns)
 {
 	(void)arg;
 	(void)until_ns;
-	if (idle_ns < SPIN_NS) {
+	if (idle_ns < HOT_NS) {
+		/* A pause is longer than a reply takes. */
+	} else if (idle_ns < SPIN_NS) {
 #if defined(__x86_64__) || defined(__i386__)
 		__builtin_ia32_pause();
 #endif

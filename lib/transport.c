@@ -2,6 +2,7 @@
 /* The transport contract: dispatch, and the one latched failure. */
 #include "lib/transport.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -73,6 +74,46 @@ int vb_recv(struct vb_transport *t, void *data, size_t size)
 int vb_flush(struct vb_transport *t)
 {
 	return t->cause.code ? t->cause.error : t->ops->flush(t);
+}
+
+int vb_send_reserve(struct vb_transport *t, void **space, size_t *size)
+{
+	return t->cause.code ? t->cause.error : t->ops->reserve(t, space, size);
+}
+
+int vb_send_commit(struct vb_transport *t, size_t size)
+{
+	return t->cause.code ? t->cause.error : t->ops->commit(t, size);
+}
+
+int vb_recv_peek(struct vb_transport *t, const void **data, size_t *size)
+{
+	size_t kept;
+
+	if (t->cause.code)
+		return t->cause.error;
+	kept = vb_backlog_peek(t, data);
+	if (!kept)
+		return t->ops->peek(t, data, size);
+	*size = kept;
+	return 0;
+}
+
+int vb_recv_consume(struct vb_transport *t, size_t size)
+{
+	const void *data;
+	size_t kept;
+
+	if (t->cause.code)
+		return t->cause.error;
+	kept = vb_backlog_peek(t, &data);
+	if (!kept)
+		return t->ops->consume(t, size);
+	if (size > kept)
+		return -EINVAL;
+	vb_backlog_consume(t, size);
+	t->received_bytes += size;
+	return 0;
 }
 
 int vb_close(struct vb_transport *t, struct vb_cause *cause)

@@ -11,6 +11,11 @@ struct vb_transport_ops {
 	int (*send)(struct vb_transport *t, const void *data, size_t size);
 	int (*recv)(struct vb_transport *t, void *data, size_t size);
 	int (*flush)(struct vb_transport *t);
+	int (*reserve)(struct vb_transport *t, void **space, size_t *size);
+	int (*commit)(struct vb_transport *t, size_t size);
+	/* What is in the backlog comes first: not these calls' concern. */
+	int (*peek)(struct vb_transport *t, const void **data, size_t *size);
+	int (*consume)(struct vb_transport *t, size_t size);
 	int (*close)(struct vb_transport *t, struct vb_cause *cause);
 };
 
@@ -95,6 +100,10 @@ bool vb_is_again(long rc);
 int vb_backlog_put(struct vb_transport *t, const void *data, size_t size);
 /* Take up to `size` bytes; how many. */
 size_t vb_backlog_take(struct vb_transport *t, void *data, size_t size);
+/* The oldest bytes in one piece, where they are; 0: there are none. */
+size_t vb_backlog_peek(const struct vb_transport *t, const void **data);
+/* Those, gone: no more than were peeked at. */
+void vb_backlog_consume(struct vb_transport *t, size_t size);
 void vb_backlog_fini(struct vb_transport *t);
 
 #endif

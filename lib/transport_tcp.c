@@ -11,6 +11,12 @@
 
 #define PIECE_BYTES 65536u
 
+struct tcp {
+	struct vb_transport base;
+	size_t reserved; /* bytes of the piece that may be committed */
+	uint8_t piece[PIECE_BYTES];
+};
+
 static int broken(struct vb_transport *t, long rc, bool is_send)
 {
 	struct vb_where where = {
@@ -98,6 +104,55 @@ static int tcp_recv(struct vb_transport *t, void *data, size_t size)
 	return 0;
 }
 
+static int tcp_reserve(struct vb_transport *t, void **space, size_t *size)
+{
+	struct tcp *tcp = (struct tcp *)t;
+
+	*space = tcp->piece;
+	*size = tcp->reserved = sizeof(tcp->piece);
+	return 0;
+}
+
+static int tcp_commit(struct vb_transport *t, size_t size)
+{
+	struct tcp *tcp = (struct tcp *)t;
+
+	if (size > tcp->reserved)
+		return -EINVAL;
+	tcp->reserved = 0;
+	return tcp_send(t, tcp->piece, size);
+}
+
+/* Nothing is in the backlog: there it goes, and is looked at. */
+static int tcp_peek(struct vb_transport *t, const void **data, size_t *size)
+{
+	struct vb_wait wait = {.what = "receive"};
+	uint8_t piece[PIECE_BYTES];
+
+	for (;;) {
+		long n = t->boot.recv(t->boot.arg, piece, sizeof(piece), false);
+		int rc;
+
+		if (n > 0)
+			rc = vb_backlog_put(t, piece, (size_t)n);
+		else if (vb_is_again(n))
+			rc = vb_wait_boot(t, &wait, false);
+		else
+			rc = broken(t, n, false);
+		if (rc)
+			return rc;
+		*size = vb_backlog_peek(t, data);
+		if (*size)
+			return 0;
+	}
+}
+
+static int tcp_consume(struct vb_transport *t, size_t size)
+{
+	(void)t;
+	return size ? -EINVAL : 0; /* the backlog is empty */
+}
+
 static int tcp_activate(struct vb_transport *t, const uint8_t *caps)
 {
 	(void)t;
@@ -128,17 +183,21 @@ static const struct vb_transport_ops tcp_ops = {
 	.send = tcp_send,
 	.recv = tcp_recv,
 	.flush = tcp_flush,
+	.reserve = tcp_reserve,
+	.commit = tcp_commit,
+	.peek = tcp_peek,
+	.consume = tcp_consume,
 	.close = tcp_close,
 };
 
 int vb_tcp_open(const struct vb_options *options,
 		struct vb_transport **transport)
 {
-	struct vb_transport *t = calloc(1, sizeof(*t));
+	struct tcp *tcp = calloc(1, sizeof(*tcp));
 
-	if (!t)
+	if (!tcp)
 		return -ENOMEM;
-	vb_transport_init(t, &tcp_ops, options);
-	*transport = t;
+	vb_transport_init(&tcp->base, &tcp_ops, options);
+	*transport = &tcp->base;
 	return 0;
 }

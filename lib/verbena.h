@@ -171,6 +171,25 @@ int vb_send(struct vb_transport *transport, const void *data, size_t size);
  */
 int vb_recv(struct vb_transport *transport, void *data, size_t size);
 
+/*
+ * The same without a copy. Reserve: where the next bytes of the stream can be
+ * written in place, at least one; waits as vb_send does. The place is good
+ * until the next call. Commit: the first `size` of them are written (at most
+ * what was reserved, or -EINVAL).
+ */
+int vb_send_reserve(struct vb_transport *transport, void **space, size_t *size);
+int vb_send_commit(struct vb_transport *transport, size_t size);
+
+/*
+ * Peek: the next bytes of the stream where they came, at least one; waits, and
+ * posts what is pending, as vb_recv does. They are there until the next call.
+ * Consume: `size` of them are done with (at most what was peeked at, or
+ * -EINVAL).
+ */
+int vb_recv_peek(struct vb_transport *transport, const void **data,
+		 size_t *size);
+int vb_recv_consume(struct vb_transport *transport, size_t size);
+
 /* Post a pending partial stride. */
 int vb_flush(struct vb_transport *transport);
 

@@ -31,6 +31,21 @@ static uint64_t get(const uint8_t *at, int bytes)
 	return value;
 }
 
+/* What is in every frame, in a shape that compilers know. */
+static void put32(uint8_t *at, uint32_t value)
+{
+	at[0] = (uint8_t)value;
+	at[1] = (uint8_t)(value >> 8);
+	at[2] = (uint8_t)(value >> 16);
+	at[3] = (uint8_t)(value >> 24);
+}
+
+static uint32_t get32(const uint8_t *at)
+{
+	return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 |
+	       (uint32_t)at[3] << 24;
+}
+
 /* --- capabilities --- */
 
 /* In host byte order, as the seeds send them. */
@@ -296,10 +311,10 @@ uint32_t vb_frame_pack(const struct vb_wire *wire, uint8_t *frame, uint32_t len,
 	if (wire->framing == VB_FRAMING_COMPAT)
 		memcpy(frame, &compat, sizeof(compat));
 	if (wire->framing == VB_FRAMING_HARDENED) {
-		put(frame, VB_FRAME_HARDENED, 4);
-		put(frame + 4, len, 4);
-		put(frame + 8, sequence, 4);
-		put(frame + 12, wire->has_crc ? frame_crc(frame, len) : 0, 4);
+		put32(frame, VB_FRAME_HARDENED);
+		put32(frame + 4, len);
+		put32(frame + 8, sequence);
+		put32(frame + 12, wire->has_crc ? frame_crc(frame, len) : 0);
 	}
 	return wire->is_whole ? wire->stride_bytes
 			      : vb_frame_header_bytes(wire->framing) + len;
@@ -324,13 +339,12 @@ static int parse_hardened(const struct vb_wire *wire, const uint8_t *frame,
 			  uint32_t size, uint32_t sequence, uint32_t *len,
 			  char why[VB_WHY])
 {
-	uint32_t got = (uint32_t)get(frame + 8, 4);
-	uint32_t crc = (uint32_t)get(frame + 12, 4), want;
+	uint32_t got = get32(frame + 8);
+	uint32_t crc = get32(frame + 12), want;
 
-	if (get(frame, 4) != VB_FRAME_HARDENED)
-		return bad_magic((uint32_t)get(frame, 4), VB_FRAME_HARDENED,
-				 why);
-	*len = (uint32_t)get(frame + 4, 4);
+	if (get32(frame) != VB_FRAME_HARDENED)
+		return bad_magic(get32(frame), VB_FRAME_HARDENED, why);
+	*len = get32(frame + 4);
 	if (*len > size - HARDENED_BYTES ||
 	    (!wire->is_whole && *len != size - HARDENED_BYTES)) {
 		snprintf(why, VB_WHY,

@@ -198,13 +198,26 @@ static uint8_t byte_at(uint64_t i)
 	return (uint8_t)(i * 2654435761u >> 13 ^ i >> 3);
 }
 
+void stage_fill_pattern(void *bytes, uint64_t from, uint64_t len)
+{
+	for (uint64_t i = 0; i < len; i++)
+		((uint8_t *)bytes)[i] = byte_at(from + i);
+}
+
+bool stage_is_pattern(const void *bytes, uint64_t from, uint64_t len)
+{
+	for (uint64_t i = 0; i < len; i++)
+		if (((const uint8_t *)bytes)[i] != byte_at(from + i))
+			return false;
+	return true;
+}
+
 int stage_send_pattern(struct vb_transport *t, uint64_t from, uint64_t len)
 {
 	uint8_t *bytes = malloc(len ? len : 1);
 	int rc;
 
-	for (uint64_t i = 0; i < len; i++)
-		bytes[i] = byte_at(from + i);
+	stage_fill_pattern(bytes, from, len);
 	rc = vb_send(t, bytes, len);
 	free(bytes);
 	return rc;
@@ -215,9 +228,8 @@ int stage_recv_pattern(struct vb_transport *t, uint64_t from, uint64_t len)
 	uint8_t *bytes = malloc(len ? len : 1);
 	int rc = vb_recv(t, bytes, len);
 
-	for (uint64_t i = 0; !rc && i < len; i++)
-		if (bytes[i] != byte_at(from + i))
-			rc = -EBADMSG;
+	if (!rc && !stage_is_pattern(bytes, from, len))
+		rc = -EBADMSG;
 	free(bytes);
 	return rc;
 }

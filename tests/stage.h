@@ -70,5 +70,7 @@ void stage_sleep(uint64_t ns);
  * 0, the transport's error, or -EBADMSG for a wrong byte. */
 int stage_send_pattern(struct vb_transport *t, uint64_t from, uint64_t len);
 int stage_recv_pattern(struct vb_transport *t, uint64_t from, uint64_t len);
+void stage_fill_pattern(void *bytes, uint64_t from, uint64_t len);
+bool stage_is_pattern(const void *bytes, uint64_t from, uint64_t len);
 
 #endif
