@@ -57,7 +57,7 @@ bool vb_is_again(long rc)
 }
 
 /* Has the bootstrap stream ended? Nothing crosses it once live. */
-static int watch_peer(struct vb_transport *t)
+static int watch_peer(struct vb_transport *t, uint64_t now)
 {
 	uint8_t byte;
 	long n;
@@ -73,7 +73,7 @@ static int watch_peer(struct vb_transport *t)
 			       "live transport",
 			       byte);
 	t->peer_ended = true;
-	t->peer_ended_ns = now_of(t);
+	t->peer_ended_ns = now;
 	return 0;
 }
 
@@ -100,7 +100,7 @@ int vb_wait_idle(struct vb_transport *t, struct vb_wait *wait)
 	idle = now - wait->since_ns;
 	if (now - wait->watched_ns >= WATCH_NS) {
 		wait->watched_ns = now;
-		rc = watch_peer(t);
+		rc = watch_peer(t, now);
 		if (rc)
 			return rc;
 	}

@@ -576,6 +576,48 @@ Test(stream, A31_L10_DA6_DA8_a_peers_end_is_seen_within_the_grace)
 		}
 }
 
+static int end_then_send(struct stage_end *end)
+{
+	int rc;
+
+	stage_sleep(STAGE_TIMEOUT_NS / 2);
+	sim_stream_end();
+	stage_sleep(STAGE_TIMEOUT_NS / 20);
+	rc = stage_send_pattern(end->transport, 0, 5);
+	return rc ? rc : vb_flush(end->transport);
+}
+
+static int recv_5(struct stage_end *end)
+{
+	return stage_recv_pattern(end->transport, 0, 5);
+}
+
+/* A clock that moves while it is looked at, as real ones do. */
+static uint64_t moving_now(void *arg)
+{
+	static uint64_t looks;
+
+	(void)arg;
+	return sim_play_now_ns() + ++looks;
+}
+
+/* The grace begins with the end, however long nothing has moved before. */
+Test(stream, DA6_frames_after_a_peers_end_are_waited_for)
+{
+	for (int s = 0; s < SHAPE_COUNT; s++) {
+		struct stage stage;
+
+		shape_init(&stage, &shapes[s], NULL);
+		stage.end[0].script = end_then_send;
+		stage.end[1].script = recv_5;
+		stage.end[1].options.runtime.now_ns = moving_now;
+		stage_run(&stage, SIM_EAGER);
+		CHECK(stage.end[1].rc == 0, "%s: %s", shapes[s].name,
+		      stage.end[1].cause.text);
+		stage_fini(&stage);
+	}
+}
+
 /* --- devices --- */
 
 Test(stream, DA25_the_queue_pair_too_many_is_told_with_its_reason)
