@@ -33,7 +33,7 @@ MAIN  := fault/main.c $(wildcard fault/cmd_*.c)
 obj    = $(patsubst %.c,$(B)/%.o,$1)
 SIMS  := $(addprefix $(B)/,libibverbs.so.1 verbena-boot.so verbena-paths.so)
 
-.PHONY: all deps demo check conform bench stress hash fuzz interop asan tsan valgrind tidy install clean help
+.PHONY: all deps demo check conform bench stress survive goodput hash fuzz interop asan tsan valgrind tidy install clean help
 all: $(SIMS) $(B)/libverbena.so.0 $(B)/libverbena.a $(B)/verbena ; @:
 
 $(B)/%.o: %.c Makefile
@@ -84,9 +84,9 @@ $(B)/tests/criterion $(B)/tests/plain:
 -include $(patsubst %.o,%.d,$(call obj,$(LIB) $(wildcard sim/*.c) $(FAULT)) $(CRIT) $(PLAIN))
 
 # Programs of ours that run on the provider like anybody's.
-$(B)/ci/%: ci/%.c ci/no_vm.h
+$(B)/ci/%: ci/%.c ci/no_vm.h $(B)/libverbena.a
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -o $@ $< -libverbs
+	$(Q)$(CC) $(CFLAGS) -o $@ $< $(B)/libverbena.a -libverbs -ldl -lpthread
 
 deps: ; $(Q)ci/deps.sh
 
@@ -111,10 +111,9 @@ bench: deps
 	$(Q)$(MAKE) -j2 MODE=release B=build/untapped EXTRA=-DSIM_UNTAPPED all
 	$(Q)ci/bench.py
 
-stress: deps
-	$(Q)$(MAKE) -j2 MODE=release all build/release/ci/stress
-	$(Q)VERBENA_QUIET=1 build/release/verbena run -w stress$$$$ -- \
-	  build/release/ci/stress $(or $(SECONDS),60)
+stress survive goodput: deps
+	$(Q)$(MAKE) -j2 MODE=release all build/release/ci/$@
+	$(Q)ci/$@.[ps]*
 
 asan tsan valgrind: deps
 	$(Q)$(MAKE) -j2 MODE=$(@:valgrind=debug) all build/$(@:valgrind=debug)/tests/plain
@@ -143,7 +142,8 @@ help:
 	@echo "make demo      a desync bug, reproduced with no hardware"
 	@echo "make check     all tests, style and memory checkers; make bench: its speed"
 	@echo "make conform   other people's programs; make interop: llama.cpp's transport"
-	@echo "make stress    processes that are killed; make fuzz: wrong bytes"
+	@echo "make stress    processes that are killed; make survive: peers that are lost"
+	@echo "make fuzz      wrong bytes; make goodput: lib beside perftest"
 	@echo "make asan|tsan|valgrind|tidy   one checker; make hash: one trace"
 	@echo "make, make clean, make install (to PREFIX, default /usr/local)"
 	@echo "MODE=debug|release|asan|tsan|cov chooses build/MODE; V=1 shows commands"

@@ -3,7 +3,9 @@
 """The streams of lib beside perftest, on the same model, in one run.
 
 goodput.py [ROUNDS]: A and B in turns, each end on a processor of its own;
-medians. Latency: a round trip of 8 bytes to what ib_send_lat prints for the
+medians. In place: neither end writes or reads the bytes, as perftest does not.
+Copied: from a buffer and to one, three copies where perftest has one, by the
+same two processors. Latency: a round trip of 8 bytes to what ib_send_lat prints for the
 message that is really on the wire.
 """
 import os
@@ -38,10 +40,10 @@ def pair(model, first, second):
     return text
 
 
-def stream(model, mode, slots):
+def stream(model, mode, slots, copies):
     p = port()
-    program = [f"{BUILD}/ci/bench_stream"]
-    rest = [p, str(mode), GIB, str(slots), "20000"]
+    program = [f"{BUILD}/ci/goodput"]
+    rest = [p, str(mode), GIB, str(slots), "20000", copies]
     words = pair(model, program + ["-"] + rest,
                  program + ["127.0.0.1"] + rest).split()
     return float(words[1]), float(words[2])
@@ -66,32 +68,37 @@ def latency(model, size, options):
 
 
 UC = ["-c", "UC", "-x", "1", "--force-link=Ethernet", "-t", "16", "-r", "16"]
-TB = "apple-tb,grant=1023"  # perftest asks in requests, it counts frames
+# perftest asks for requests where the device counts frames, and posts before
+# RTS.
+TB = "apple-tb,grant=1023,post_recv_from=rtr"
 ROWS = [
-    # name, model, mode, slots, SEND on the wire, perftest's options
-    ("apple_uc compat", TB, 0, 0, 131072, 131072, UC),
-    ("apple_uc compat, 4 slots", TB, 0, 4, 131072, 131072, UC),
-    ("apple_uc hardened", TB, 1, 0, 131072, 131072, UC),
-    ("rc compat", "mlx5", 0, 0, 262144, 8, []),
-    ("rc hardened", "mlx5", 1, 0, 262144, 8, []),
+    # name, model, mode, slots, copies, SENDs on the wire, perftest's options
+    ("apple_uc, in place", TB, 0, 0, "0", 131072, 131072, UC),
+    ("apple_uc, 4 slots", TB, 0, 4, "0", 131072, 131072, UC),
+    ("apple_uc, copied", TB, 0, 0, "1", 131072, 131072, UC),
+    ("apple_uc hardened", TB, 1, 0, "0", 131072, 131072, UC),
+    ("rc, in place", "mlx5", 0, 0, "0", 262144, 8, []),
+    ("rc, 4 slots", "mlx5", 0, 4, "0", 262144, 8, []),
+    ("rc, copied", "mlx5", 0, 0, "1", 262144, 8, []),
+    ("rc hardened", "mlx5", 1, 0, "0", 262144, 8, []),
 ]
 
 
 def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     os.environ["VERBENA_QUIET"] = "1"
-    print(f"{'transport':<26} {'MB/s':>6} {'send_bw':>8} {'ratio':>6}"
+    print(f"{'transport':<20} {'MB/s':>6} {'send_bw':>8} {'ratio':>6}"
           f" {'rtt us':>7} {'send_lat':>8} {'ratio':>6}")
-    for name, model, mode, slots, big, small, options in ROWS:
+    for name, model, mode, slots, copies, big, small, options in ROWS:
         ours, bws, rtts, lats = [], [], [], []
         for _ in range(rounds):
-            mbytes, rtt = stream(model, mode, slots)
+            mbytes, rtt = stream(model, mode, slots, copies)
             ours.append(mbytes)
             rtts.append(rtt)
             bws.append(bandwidth(model, big, options))
             lats.append(latency(model, small, options))
         a, b, c, d = (statistics.median(x) for x in (ours, bws, rtts, lats))
-        print(f"{name:<26} {a:>6.0f} {b:>8.0f} {a / b:>6.2f} {c:>7.2f}"
+        print(f"{name:<20} {a:>6.0f} {b:>8.0f} {a / b:>6.2f} {c:>7.2f}"
               f" {d:>8.2f} {c / d:>6.2f}")
 
 

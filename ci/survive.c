@@ -81,8 +81,9 @@ int main(int argc, char **argv)
 		rc = turn(t, bytes, turns, atoi(argv[5]));
 	}
 	cpu = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-	printf("{\"rc\": %d, \"at\": %.6f, \"waited\": %.6f, \"cpu\": %.6f, ", rc,
-	       seconds(CLOCK_MONOTONIC), seconds(CLOCK_MONOTONIC) - wall, cpu);
+	printf("{\"rc\": %d, \"at\": %.6f, \"waited\": %.6f, \"cpu\": %.6f, ",
+	       rc, seconds(CLOCK_MONOTONIC), seconds(CLOCK_MONOTONIC) - wall,
+	       cpu);
 	if (t) {
 		cause = *vb_cause(t);
 		printf("\"transport\": \"%s\", ", vb_transport_name(t));

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Lose a peer at random moments, in four ways; look at who is left.
 
-survive.py [MOMENTS] [SEED]: so many moments of each way (default 200), over
-every transport in turn. The survivor must return an error with a cause within
+MOMENTS=200 SEED=1 survive.py: so many moments of each way, over every transport
+in turn. The survivor must return an error with a cause within
 its deadline, release everything, and not have burnt a processor meanwhile.
 """
 import json
@@ -123,8 +123,8 @@ def trial(way, shape, rng, number):
 
 
 def main():
-    moments = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    moments = int(os.environ.get("MOMENTS", "200"))
+    seed = int(os.environ.get("SEED", "1"))
     os.environ["VERBENA_QUIET"] = "1"
     rng = random.Random(seed)
     failed = 0
