@@ -81,6 +81,11 @@ struct transport {
 
 struct ours : transport {
 	struct vb_transport *t = nullptr;
+	enum vb_mode mode;
+
+	ours(enum vb_mode with) : mode(with)
+	{
+	}
 
 	void probe(int fd, uint8_t *caps) override
 	{
@@ -88,6 +93,7 @@ struct ours : transport {
 		struct vb_cause cause;
 
 		options.fd = fd;
+		options.mode = mode;
 		if (vb_probe(&options, caps, &t, &cause) != 0)
 			fail("probe: %s", cause.text);
 	}
@@ -280,7 +286,8 @@ static void connect_transport(transport &t, int fd)
 
 int main(int argc, char **argv)
 {
-	bool is_ours = argc > 1 && strcmp(argv[1], "ours") == 0;
+	bool is_hardened = argc > 1 && strcmp(argv[1], "hardened") == 0;
+	bool is_ours = argc > 1 && (is_hardened || strcmp(argv[1], "ours") == 0);
 	bool is_server = argc == 4 && strcmp(argv[2], "server") == 0;
 	std::unique_ptr<transport> t;
 	uint64_t bytes;
@@ -290,8 +297,9 @@ int main(int argc, char **argv)
 
 	if ((!is_ours && (argc < 2 || strcmp(argv[1], "seed") != 0)) ||
 	    (!is_server && (argc != 5 || strcmp(argv[2], "client") != 0))) {
-		fprintf(stderr, "usage: interop ours|seed server BYTES\n"
-				"       interop ours|seed client BYTES PORT\n");
+		fprintf(stderr, "usage: interop ours|hardened|seed server BYTES\n"
+				"       interop ours|hardened|seed client BYTES "
+				"PORT\n");
 		return 2;
 	}
 	who = std::string(argv[1]) + " " + argv[2];
@@ -301,7 +309,7 @@ int main(int argc, char **argv)
 	/* The seed's readiness byte may go to a peer that is gone (D-A14). */
 	signal(SIGPIPE, SIG_IGN);
 	if (is_ours)
-		t.reset(new ours);
+		t.reset(new ours(is_hardened ? VB_HARDENED : VB_COMPAT));
 	else
 		t.reset(new seed);
 	fd = meet(is_server, is_server ? 0 : atoi(argv[4]));

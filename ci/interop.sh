@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Does lib's Apple transport speak what llama.cpp's does? Theirs ("the seed") is
-# compiled as it is, and talks to ours in both roles, then to itself: BYTES each
+# compiled as it is, and talks to ours in both roles (compat, and hardened, which is
+# compat to it), then to itself: BYTES each
 # way on an emulated MODEL, each byte checked. SEED is the source of theirs,
 # which is not in this repository; without it, exit 77.
 set -u
@@ -78,7 +79,7 @@ mkfifo "$work/server"
 
 # In the background only. Bounded: to send, the seed waits for its peer for ever,
 # also when that is gone.
-end() { # host ours|seed server|client arguments…
+end() { # host ours|hardened|seed server|client arguments…
 	host=$1
 	shift
 	exec timeout -k 5 "${LIMIT:-300}" "$verbena" run -w interop$$ \
@@ -122,5 +123,8 @@ printf '%-8s %-8s %12s %10s %7s %10s %7s\n' client server "bytes each" \
 status=0
 pair ours seed || status=1
 pair seed ours || status=1
+# Compat to a peer that cannot do better.
+pair hardened seed || status=1
+pair seed hardened || status=1
 pair seed seed || status=1
 exit $status

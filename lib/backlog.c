@@ -20,7 +20,7 @@ int vb_backlog_put(struct vb_transport *t, const void *data, size_t size)
 	if (size == 0)
 		return 0;
 	if (size > backlog->limit_bytes - backlog->bytes)
-		return vb_fail(t, VB_TIMEOUT, -ENOBUFS, VB_NOWHERE,
+		return vb_fail(t, VB_OVERFLOW, -ENOBUFS, VB_NOWHERE,
 			       "both ends send and this one does not receive: "
 			       "%llu bytes wait here, the limit is %llu",
 			       (unsigned long long)(backlog->bytes + size),

@@ -146,10 +146,10 @@ static int check_cq(const struct vb_shared *shared, const char *field,
 				shared->info.name, field, depth, most);
 }
 
-static const struct vb_gid *gid_0(const struct vb_port *port)
+static const struct vb_gid *gid_at(const struct vb_port *port, uint32_t index)
 {
 	for (int i = 0; i < port->gid_count; i++)
-		if (port->gids[i].index == 0)
+		if (port->gids[i].index == index)
 			return &port->gids[i];
 	return NULL;
 }
@@ -158,14 +158,16 @@ static int choose_gid(const struct vb_qp *qp, const struct vb_port *port,
 		      const struct vb_gid **gid)
 {
 	const struct vb_device_info *info = &qp->domain->shared->info;
+	const struct vb_config *config = &qp->domain->shared->config;
+	uint32_t index = config->has_gid_index ? config->gid_index : 0;
 
-	if (!kinds[qp->kind].has_ah)
+	if (!config->has_gid_index && !kinds[qp->kind].has_ah)
 		return vb_gid_choose(info, port->num, false, gid);
-	*gid = gid_0(port);
+	*gid = gid_at(port, index);
 	return *gid ? 0
 		    : vb_registry_fail(-ENOENT,
-				       "port %d of %s has no GID at index 0",
-				       port->num, info->name);
+				       "port %d of %s has no GID at index %u",
+				       port->num, info->name, index);
 }
 
 /* What of this end is known before it is there. InfiniBand does without a GID.
@@ -181,6 +183,7 @@ static int find_source(struct vb_qp *qp)
 	qp->here.psn = shared->config.psn;
 	qp->here.lid = port->lid;
 	if (rc && !kinds[qp->kind].has_ah && port->lid &&
+	    !shared->config.has_gid_index &&
 	    port->link_layer == IBV_LINK_LAYER_INFINIBAND)
 		return 0;
 	if (rc)

@@ -151,6 +151,7 @@ const char *vb_code_name(enum vb_code code)
 		[VB_PEER_GONE] = "peer-gone",
 		[VB_PROTOCOL] = "protocol",
 		[VB_COMPLETION] = "completion",
+		[VB_OVERFLOW] = "overflow",
 	};
 
 	return (unsigned)code < sizeof(names) / sizeof(*names) ? names[code]

@@ -39,6 +39,7 @@ enum vb_code {
 	VB_PEER_GONE,  /* the bootstrap connection ended */
 	VB_PROTOCOL,   /* the peer sent what it must not */
 	VB_COMPLETION, /* a work request completed with an error */
+	VB_OVERFLOW,   /* both ends send, and backlog_bytes are not enough */
 };
 
 struct vb_cause {
@@ -70,8 +71,8 @@ struct vb_runtime {
 };
 
 /*
- * The bootstrap channel: the stream over which the peers met. Used for the
- * readiness byte, and afterwards only watched. Results as of send(2) and
+ * The bootstrap channel: the stream over which the peers met. Used to set a
+ * transport up, and afterwards only watched. Results as of send(2) and
  * recv(2) but with a negative errno; neither blocks.
  */
 struct vb_boot {
@@ -337,6 +338,9 @@ struct vb_config {
 	uint8_t retry_cnt, rnr_retry;
 	uint8_t qp_timeout, min_rnr_timer;
 	uint8_t max_rd_atomic, max_dest_rd_atomic;
+	/* The source GID: this one, or what vb_gid_choose says. */
+	bool has_gid_index;
+	uint8_t gid_index;
 };
 
 /* Kinds of queue pair: connected, reliable or not; and scalable reliable

@@ -35,6 +35,9 @@ static void open_end(struct end *end, int host, const char *key,
 	CHECK_EQ(devices.count, 1);
 	CHECK_EQ(vb_config_default(end->registry, key, NULL, &config), 0);
 	vb_config_clamp(&config, devices.info);
+	/* Those of an emulated Ethernet are 127.0.0.n, which nobody chooses. */
+	config.has_gid_index = strcmp(key, "standard") == 0;
+	config.gid_index = 1;
 	CHECK(vb_device_open(end->registry, key, devices.info->name, &config,
 			     &end->device) == 0,
 	      "%s", vb_last_error());
@@ -111,6 +114,11 @@ static void both_ways(const char *model, const char *key, enum vb_qp_kind kind)
 Test(qp, rc_moves_a_message_on_an_emulated_card)
 {
 	both_ways("mlx5", "mlx", VB_QP_RC);
+}
+
+Test(qp, rc_moves_a_message_from_the_gid_it_is_told)
+{
+	both_ways("rxe", "standard", VB_QP_RC);
 }
 
 Test(qp, uc_moves_a_message_on_an_emulated_card)

@@ -262,6 +262,8 @@ Test(stream, DA10_what_may_wait_has_a_limit_that_is_told)
 			CHECK(stage.end[i].rc < 0, "%s", shapes[s].name);
 			refused += stage.end[i].rc == -ENOBUFS;
 			if (stage.end[i].rc == -ENOBUFS)
+				CHECK_EQ(stage.end[i].cause.code, VB_OVERFLOW);
+			if (stage.end[i].rc == -ENOBUFS)
 				CHECK_HAS(stage.end[i].cause.text,
 					  "the limit is 8000");
 		}
