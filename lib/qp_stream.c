@@ -29,6 +29,26 @@ int qs_modify(struct qp_stream *qs, struct ibv_qp_attr *attr, int mask,
 	return rc ? qs_failed(qs, rc, call) : 0;
 }
 
+struct ibv_qp_attr qs_path(const struct qp_stream *qs,
+			   const struct vb_caps *peer, uint32_t psn)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = qs->mtu,
+		.rq_psn = psn,
+		.dest_qp_num = peer->qpn,
+		.ah_attr =
+			{.is_global = 1,
+			 .dlid = peer->lid, /* 0 where capabilities have none */
+			 .port_num = qs->found.port.num,
+			 .grh = {.hop_limit = 1,
+				 .sgid_index = (uint8_t)qs->found.gid.index}},
+	};
+
+	memcpy(attr.ah_attr.grh.dgid.raw, peer->gid, 16);
+	return attr;
+}
+
 /* --- probe --- */
 
 /*

@@ -123,6 +123,12 @@ int qs_probe(const struct qs_kind *kind, const struct vb_options *options,
 int qs_failed(struct qp_stream *qs, int error, const char *call);
 int qs_modify(struct qp_stream *qs, struct ibv_qp_attr *attr, int mask,
 	      const char *state);
+/* What every kind says of the way to the peer, for RTR. */
+#define QS_PATH_MASK                                                    \
+	(IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | \
+	 IBV_QP_RQ_PSN)
+struct ibv_qp_attr qs_path(const struct qp_stream *qs,
+			   const struct vb_caps *peer, uint32_t psn);
 int qs_close(struct vb_transport *t, struct vb_cause *cause);
 
 /* qp_stream_data.c */
@@ -139,6 +145,14 @@ void qs_drain(struct qp_stream *qs);
 
 /* negotiate.c: S3 … S8, and hardened mode's agreement. */
 int qs_activate(struct vb_transport *t, const uint8_t *caps);
+
+#define QS_OPS(its_name)                                                     \
+	{                                                                    \
+		.name = its_name, .activate = qs_activate, .send = qs_send,  \
+		.recv = qs_recv, .flush = qs_flush, .reserve = qs_reserve,   \
+		.commit = qs_commit, .peek = qs_peek, .consume = qs_consume, \
+		.close = qs_close                                            \
+	}
 
 extern const struct qs_kind vb_kind_apple_uc, vb_kind_rc;
 

@@ -5,8 +5,6 @@
  * transports.md, 2): no header, and a SEND ends where the call of vb_send does,
  * because that peer takes one SEND for one read.
  */
-#include <string.h>
-
 #include "lib/qp_stream.h"
 
 #define SPARE_SENDS 3u /* as the seed asks: 4 for 1, 28 for 24 */
@@ -14,25 +12,12 @@
 
 static int to_rtr(struct qp_stream *qs, const struct vb_caps *peer)
 {
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = qs->mtu,
-		.rq_psn = peer->psn,
-		.dest_qp_num = peer->qpn,
-		.max_dest_rd_atomic = 1,
-		.min_rnr_timer = 1, /* 0.01 ms */
-		.ah_attr = {.is_global = 1,
-			    .port_num = qs->found.port.num,
-			    .grh = {.hop_limit = 1,
-				    .sgid_index =
-					    (uint8_t)qs->found.gid.index}},
-	};
+	struct ibv_qp_attr attr = qs_path(qs, peer, peer->psn);
 
-	memcpy(attr.ah_attr.grh.dgid.raw, peer->gid, 16);
+	attr.max_dest_rd_atomic = 1;
+	attr.min_rnr_timer = 1; /* 0.01 ms */
 	return qs_modify(qs, &attr,
-			 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-				 IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				 IBV_QP_MAX_DEST_RD_ATOMIC |
+			 QS_PATH_MASK | IBV_QP_MAX_DEST_RD_ATOMIC |
 				 IBV_QP_MIN_RNR_TIMER,
 			 "RTR");
 }
@@ -73,16 +58,7 @@ static struct qs_depth depth(const struct qp_stream *qs)
 }
 
 const struct qs_kind vb_kind_rc = {
-	.ops = {.name = "rc",
-		.activate = qs_activate,
-		.send = qs_send,
-		.recv = qs_recv,
-		.flush = qs_flush,
-		.reserve = qs_reserve,
-		.commit = qs_commit,
-		.peek = qs_peek,
-		.consume = qs_consume,
-		.close = qs_close},
+	.ops = QS_OPS("rc"),
 	.kind = VB_TRANSPORT_RC,
 	.platform = VB_PLATFORM_LINUX,
 	.qp_type = IBV_QPT_RC,
