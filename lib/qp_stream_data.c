@@ -81,6 +81,33 @@ static void scrub(struct qp_stream *qs, uint32_t slot, uint32_t len)
 	qs->send_dirty[slot] = len;
 }
 
+static int wait_for_send(struct qp_stream *qs, struct vb_wait *wait);
+
+/* ENOMEM is a full queue: with sends in flight it will have room. */
+static int post_when_room(struct qp_stream *qs, struct ibv_send_wr *wr,
+			  uint32_t slot)
+{
+	struct vb_wait wait = {.what = "send", .is_send = true};
+	struct ibv_send_wr *bad;
+
+	for (;;) {
+		int rc = qs->qp->context->ops.post_send(qs->qp, wr, &bad);
+
+		if (rc == 0)
+			return 0;
+		if (abs(rc) != ENOMEM || !qs->sends_busy)
+			return vb_fail(&qs->base, VB_DEVICE, -abs(rc),
+				       at_send(qs, slot),
+				       "post_send of frame %llu (slot %u) "
+				       "failed: %s",
+				       (unsigned long long)qs->base.frames_sent,
+				       slot, strerror(abs(rc)));
+		rc = wait_for_send(qs, &wait);
+		if (rc)
+			return rc;
+	}
+}
+
 static int post_send(struct qp_stream *qs, uint32_t slot, uint32_t len)
 {
 	uint8_t *frame = qs_slot(qs, &qs->send_ring, slot);
@@ -95,7 +122,6 @@ static int post_send(struct qp_stream *qs, uint32_t slot, uint32_t len)
 		.opcode = IBV_WR_SEND,
 		.send_flags = IBV_SEND_SIGNALED,
 	};
-	struct ibv_send_wr *bad;
 	int rc;
 
 	scrub(qs, slot, len);
@@ -105,13 +131,9 @@ static int post_send(struct qp_stream *qs, uint32_t slot, uint32_t len)
 		wr.send_flags |= IBV_SEND_INLINE; /* L-5 */
 	qs->send_frame[slot] = qs->base.frames_sent;
 	qs->send_offset[slot] = qs->base.sent_bytes - len;
-	rc = qs->qp->context->ops.post_send(qs->qp, &wr, &bad);
+	rc = post_when_room(qs, &wr, slot);
 	if (rc)
-		return vb_fail(&qs->base, VB_DEVICE, -abs(rc),
-			       at_send(qs, slot),
-			       "post_send of frame %llu (slot %u) failed: %s",
-			       (unsigned long long)qs->base.frames_sent, slot,
-			       strerror(abs(rc)));
+		return rc;
 	qs->send_busy[slot] = true;
 	qs->sends_busy++;
 	qs->base.frames_sent++;

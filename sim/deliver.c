@@ -566,9 +566,9 @@ void sim_send_progress(struct sim_world *w, struct sim_qp *qp)
 {
 	struct sim_qp *failed;
 
-	if (!has_work(qp))
+	/* Who is stopped in the middle of it goes on with it. */
+	if (!has_work(qp) || !sim_take_unless_stopped(w, &qp->sq_lock))
 		return;
-	sim_take(w, &qp->sq_lock);
 	failed = sim_send_run(w, qp);
 	sim_drop(&qp->sq_lock);
 	if (failed)

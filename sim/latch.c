@@ -85,7 +85,7 @@ void sim_take_slow(struct sim_world *w, struct sim_latch *latch)
 	take(w, latch, false);
 }
 
-bool sim_take_unless_stopped(struct sim_world *w, struct sim_latch *latch)
+bool sim_take_slow_unless_stopped(struct sim_world *w, struct sim_latch *latch)
 {
 	return take(w, latch, true);
 }

@@ -220,7 +220,11 @@ int sim_post_send(struct sim_ctx *ctx, struct sim_qp *qp,
 	struct sim_qp *failed;
 	int rc = 0;
 
-	sim_take(w, &qp->sq_lock);
+	/* A full queue, for who would wait as long as another is stopped. */
+	if (!sim_take_unless_stopped(w, &qp->sq_lock)) {
+		*bad = wr;
+		return ENOMEM;
+	}
 	tail = qp->sq.tail;
 	frames = qp->sq.frames_posted;
 	for (; wr; wr = wr->next) {

@@ -604,8 +604,7 @@ void sim_unlock(pthread_mutex_t *mutex);
 uint32_t sim_no_place(void);
 /* The locks of queue pairs and completion queues. */
 void sim_take_slow(struct sim_world *w, struct sim_latch *latch);
-/* False: not taken, as the process that has it was stopped by a signal. */
-bool sim_take_unless_stopped(struct sim_world *w, struct sim_latch *latch);
+bool sim_take_slow_unless_stopped(struct sim_world *w, struct sim_latch *latch);
 void sim_wake_waiter(struct sim_latch *latch);
 
 static inline void sim_take(struct sim_world *w, struct sim_latch *latch)
@@ -617,6 +616,19 @@ static inline void sim_take(struct sim_world *w, struct sim_latch *latch)
 						     memory_order_acquire,
 						     memory_order_relaxed))
 		sim_take_slow(w, latch);
+}
+
+/* False: not taken, as the process that has it was stopped by a signal. */
+static inline bool sim_take_unless_stopped(struct sim_world *w,
+					   struct sim_latch *latch)
+{
+	uint32_t free = 0;
+
+	return atomic_compare_exchange_strong_explicit(&latch->owner, &free,
+						       w->locker,
+						       memory_order_acquire,
+						       memory_order_relaxed) ||
+	       sim_take_slow_unless_stopped(w, latch);
 }
 
 static inline void sim_drop(struct sim_latch *latch)

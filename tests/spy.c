@@ -102,11 +102,11 @@ static int hook_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	return rig_verbs()->modify_qp(qp, attr, mask);
 }
 
-static int (*real_post_send)(struct ibv_qp *, struct ibv_send_wr *,
-			     struct ibv_send_wr **);
-static int (*real_post_recv)(struct ibv_qp *, struct ibv_recv_wr *,
-			     struct ibv_recv_wr **);
-static int (*real_poll_cq)(struct ibv_cq *, int, struct ibv_wc *);
+static __thread int (*real_post_send)(struct ibv_qp *, struct ibv_send_wr *,
+				      struct ibv_send_wr **);
+static __thread int (*real_post_recv)(struct ibv_qp *, struct ibv_recv_wr *,
+				      struct ibv_recv_wr **);
+static __thread int (*real_poll_cq)(struct ibv_cq *, int, struct ibv_wc *);
 
 static uint64_t sum_of(const struct ibv_sge *sge)
 {
@@ -268,7 +268,7 @@ static struct ibv_context *hook_open_device(struct ibv_device *device)
 	if (!context)
 		return NULL;
 	note("open_device ");
-	/* The same of every context. */
+	/* Of every context the same; who opened it uses it. */
 	real_post_send = context->ops.post_send;
 	real_post_recv = context->ops.post_recv;
 	real_poll_cq = context->ops.poll_cq;

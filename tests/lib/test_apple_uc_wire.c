@@ -185,8 +185,8 @@ Test(apple_uc, post_failures_name_the_call_and_the_slot)
 {
 	struct pair pair;
 
-	strike("a.verbs.post_send #4 fail=ENOMEM", &pair);
-	CHECK_EQ(pair.end[0].rc, -ENOMEM);
+	strike("a.verbs.post_send #4 fail=EINVAL", &pair);
+	CHECK_EQ(pair.end[0].rc, -EINVAL);
 	CHECK_EQ(pair.end[0].cause.frame, 4);
 	CHECK_EQ(pair.end[0].cause.offset_bytes, 4 * PAIR_PAYLOAD);
 	CHECK(pair.end[0].cause.is_send, "sending");

@@ -454,6 +454,26 @@ Test(stream, A29_a_poll_that_fails_is_latched)
 	misbehave(dead_poll, -EIO, "poll_cq");
 }
 
+/* The first completions are looked at when all slots are busy. */
+Test(stream, A22_a_full_send_queue_is_waited_for)
+{
+	for (int s = 0; s < SHAPE_COUNT; s++) {
+		struct stage stage;
+
+		if (shapes[s].sends == 1)
+			continue;
+		shape_init(&stage, &shapes[s],
+			   "a.verbs.post_send #4 fail=ENOMEM");
+		stage.end[0].script = shape_send;
+		stage.end[1].script = shape_recv;
+		stage_run(&stage, SIM_EAGER);
+		for (int i = 0; i < 2; i++)
+			CHECK(stage.end[i].rc == 0, "%s: %s", shapes[s].name,
+			      stage.end[i].cause.text);
+		stage_fini(&stage);
+	}
+}
+
 /* --- deadlines --- */
 
 static int drip(struct stage_end *end)
