@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TEST_MAX  512
+#define TEST_MAX  1024
 #define EXIT_FAIL 1
 #define EXIT_SKIP 77
 

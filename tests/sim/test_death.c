@@ -4,6 +4,7 @@
  * taken its place in the world. Method: a child that joins, leaves a lock taken
  * or a long message open, and dies; and a second one in its place.
  */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -156,18 +157,24 @@ static void stop_child(pid_t pid)
 	CHECK_EQ(waitpid(pid, NULL, WUNTRACED), pid);
 }
 
-static void take_a_receive_lock(struct sim_world *world)
+static void take_the_receiving_side(struct sim_world *world)
 {
 	sim_take(world, &world->seg->qp[0].rq_lock);
 }
 
-/* What a peer holds in the middle of a delivery. */
-Test(death, a_queue_pair_ends_though_a_stopped_process_is_in_the_middle_of_it)
+static void take_the_sending_side(struct sim_world *world)
+{
+	sim_take(world, &world->seg->qp[0].sq_lock);
+}
+
+/* One queue pair, of which a child has a lock, and is stopped. */
+static void end_beside_a_stopped(void (*act)(struct sim_world *))
 {
 	const char *name = rig_name();
 	struct sim_world *world = open_own(name);
 	struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC,
 					.cap = {1, 1, 1, 1, 0}};
+	struct ibv_send_wr wr = {.opcode = IBV_WR_SEND}, *bad;
 	struct ibv_context *context;
 	struct ibv_device **list;
 	struct ibv_pd *pd;
@@ -186,9 +193,13 @@ Test(death, a_queue_pair_ends_though_a_stopped_process_is_in_the_middle_of_it)
 	init.send_cq = init.recv_cq = ibv_create_cq(context, 16, NULL, NULL, 0);
 	qp = ibv_create_qp(pd, &init);
 	CHECK(qp, "create_qp");
-	pid = start_child(name, take_a_receive_lock, &slot);
+	pid = start_child(name, act, &slot);
 	stop_child(pid);
 	alarm(20); /* it would wait for ever */
+	if (act == take_the_sending_side) {
+		CHECK_EQ(ibv_post_send(qp, &wr, &bad), ENOMEM);
+		CHECK(bad == &wr, "bad");
+	}
 	CHECK_EQ(ibv_destroy_qp(qp), 0);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 	CHECK_EQ(ibv_destroy_cq(init.recv_cq), 0);
@@ -203,6 +214,18 @@ Test(death, a_queue_pair_ends_though_a_stopped_process_is_in_the_middle_of_it)
 	sim_world_use(NULL);
 	sim_world_close(world);
 	free(place);
+}
+
+/* What a peer holds in the middle of a delivery to it. */
+Test(death, a_queue_pair_ends_though_a_stopped_process_delivers_to_it)
+{
+	end_beside_a_stopped(take_the_receiving_side);
+}
+
+/* And in the middle of a delivery from it, which it began when it posted. */
+Test(death, a_queue_pair_ends_though_a_stopped_process_runs_its_sends)
+{
+	end_beside_a_stopped(take_the_sending_side);
 }
 
 Test(death, a_sender_does_not_wait_for_a_helper_that_is_stopped)
