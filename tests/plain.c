@@ -31,8 +31,10 @@ static int test_count;
 
 void harness_add(const char *suite, const char *name, void (*run)(void))
 {
-	if (test_count == TEST_MAX)
+	if (test_count == TEST_MAX) {
+		fputs("tests/plain.c: TEST_MAX is too small\n", stderr);
 		abort();
+	}
 	tests[test_count++] = (struct test){suite, name, run};
 }
 
