@@ -16,29 +16,32 @@ static struct front_device devices[SIM_HOST_COUNT];
 static struct front_context *contexts; /* open ones, for imports */
 static uint32_t last_id;
 
-/* The same pointer for the same device, as long as the process lives. */
+/* The same pointer for the same device, as long as the process lives; and the
+ * same contents, as others read them, but in another world. */
 static struct front_device *device_of(struct sim_world *w, uint32_t host)
 {
 	const struct sim_model *model = sim_model_of(sim_host_of(w, host));
-	struct front_device *front = &devices[host];
+	struct front_device front;
 
-	pthread_mutex_lock(&lock);
-	memset(front, 0, sizeof(*front));
-	front->foreign_ops = &devices; /* nobody's operations */
-	front->host = host;
-	front->device.node_type = (enum ibv_node_type)model->node_type;
-	front->device.transport_type =
+	memset(&front, 0, sizeof(front));
+	front.foreign_ops = &devices; /* nobody's operations */
+	front.host = host;
+	front.device.node_type = (enum ibv_node_type)model->node_type;
+	front.device.transport_type =
 		(enum ibv_transport_type)model->transport_type;
-	snprintf(front->device.name, sizeof(front->device.name), "%s",
+	snprintf(front.device.name, sizeof(front.device.name), "%s",
 		 model->device_name);
-	snprintf(front->device.dev_name, sizeof(front->device.dev_name),
+	snprintf(front.device.dev_name, sizeof(front.device.dev_name),
 		 "uverbs0");
-	snprintf(front->device.dev_path, sizeof(front->device.dev_path),
+	snprintf(front.device.dev_path, sizeof(front.device.dev_path),
 		 "/sys/class/infiniband_verbs/uverbs0");
-	snprintf(front->device.ibdev_path, sizeof(front->device.ibdev_path),
+	snprintf(front.device.ibdev_path, sizeof(front.device.ibdev_path),
 		 "/sys/class/infiniband/%s", model->device_name);
+	pthread_mutex_lock(&lock);
+	if (memcmp(&devices[host], &front, sizeof(front)) != 0)
+		devices[host] = front;
 	pthread_mutex_unlock(&lock);
-	return front;
+	return &devices[host];
 }
 
 struct ibv_device **ibv_get_device_list(int *num_devices)

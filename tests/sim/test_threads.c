@@ -150,3 +150,37 @@ Test(threads, share_queue_pairs_and_queues)
 	CHECK_EQ(ibv_destroy_srq(play.srq), 0);
 	rig_close(&play.rig);
 }
+
+/* Others read the list's entries while this one asks for it again. */
+static void *list_again(void *arg)
+{
+	_Atomic uint32_t *wrong = arg;
+
+	for (int i = 0; i < MESSAGES; i++) {
+		struct ibv_device **list = ibv_get_device_list(NULL);
+
+		if (!list || strcmp(ibv_get_device_name(list[0]), "rdma_en5"))
+			atomic_fetch_add(wrong, 1);
+		if (list)
+			ibv_free_device_list(list);
+	}
+	return NULL;
+}
+
+Test(threads, a_device_list_is_the_same_for_all)
+{
+	pthread_t threads[THREADS];
+	_Atomic uint32_t wrong = 0;
+	struct rig rig;
+
+	setenv("VERBENA_QUIET", "1", 1);
+	rig_open(&rig, "apple-tb", NULL);
+	for (int i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, list_again,
+					(void *)&wrong),
+			 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	CHECK_EQ(wrong, 0);
+	rig_close(&rig);
+}
