@@ -11,7 +11,7 @@ trap 'rm -rf "$reports" "$reports.out"' EXIT
 trap 'exit 1' HUP INT TERM
 
 # Suites without child programs: those are other binaries.
-inside="apple_uc/ devices/ open/ qp/ find/ stream/ negotiate/ rc/ wire/ tcp/
+inside="apple_uc/ devices/ open/ qp/ find/ stream/ in_place/ negotiate/ rc/ wire/ tcp/
 apple_tb/ deliver/ mlx5/ provider/ rxe/ tap/ plan/
 qp_table/ rules/ semantics/ accounting/ outcomes/ keys/
 datagram/ corners/ parcel/ threads/ world/ play/ late/"

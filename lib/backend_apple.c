@@ -17,11 +17,18 @@ static int claim(const struct vb_verbs *verbs, struct ibv_context *context,
 	return port.link_layer == THUNDERBOLT ? VB_CLAIM_YES : VB_CLAIM_NO;
 }
 
+static void defaults(struct vb_config *config)
+{
+	config->max_send_sge = config->max_recv_sge = 1; /* R18 */
+	config->max_rd_atomic = config->max_dest_rd_atomic = 0;
+}
+
 static const struct vb_backend apple = {
 	.key = "apple",
 	.name = "Apple Thunderbolt",
 	.rank = 30,
 	.claim = claim,
+	.defaults = defaults,
 	.transport = VB_TRANSPORT_APPLE_UC,
 	.qp_kinds = 1u << VB_QP_UC, /* R1 */
 };

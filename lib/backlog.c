@@ -15,16 +15,21 @@ struct vb_piece {
 int vb_backlog_put(struct vb_transport *t, const void *data, size_t size)
 {
 	struct vb_backlog *backlog = &t->backlog;
-	struct vb_piece *piece;
 
-	if (size == 0)
-		return 0;
 	if (size > backlog->limit_bytes - backlog->bytes)
 		return vb_fail(t, VB_OVERFLOW, -ENOBUFS, VB_NOWHERE,
 			       "both ends send and this one does not receive: "
 			       "%llu bytes wait here, the limit is %llu",
 			       (unsigned long long)(backlog->bytes + size),
 			       (unsigned long long)backlog->limit_bytes);
+	return size ? vb_backlog_add(t, data, size) : 0;
+}
+
+int vb_backlog_add(struct vb_transport *t, const void *data, size_t size)
+{
+	struct vb_backlog *backlog = &t->backlog;
+	struct vb_piece *piece;
+
 	piece = t->runtime.alloc(t->runtime.arg, sizeof(void *),
 				 sizeof(*piece) + size);
 	if (!piece)

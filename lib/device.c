@@ -277,18 +277,23 @@ struct vb_context vb_device_context(struct vb_device *device)
 
 int vb_context_put(struct vb_context *context)
 {
-	struct vb_shared *shared = context->inside;
+	struct vb_shared *shared = context ? context->inside : NULL;
 
+	if (!shared)
+		return 0;
 	*context = (struct vb_context){0};
-	return shared ? shared_put(shared) : 0;
+	return shared_put(shared);
 }
 
 int vb_device_close(struct vb_device *device)
 {
-	struct vb_shared *shared = device->shared;
+	struct vb_shared *shared;
 	struct vb_domain *next;
 	int rc = 0, closed;
 
+	if (!device)
+		return 0;
+	shared = device->shared;
 	for (struct vb_domain *it = device->domains; it; it = next) {
 		int qps = __atomic_load_n(&it->qps, __ATOMIC_ACQUIRE);
 		int regions =
@@ -423,7 +428,7 @@ int vb_region_open(struct vb_domain *domain, void *addr, size_t length,
 
 int vb_region_close(struct vb_region *region)
 {
-	struct vb_domain *domain = region->domain;
+	struct vb_domain *domain = region ? region->domain : NULL;
 	int rc;
 
 	if (!domain)

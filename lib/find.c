@@ -83,38 +83,42 @@ static int look(struct search *search)
 	return is_found;
 }
 
-static int not_found(struct search *search)
+/* What was left out, or that there was no list; the first of it. */
+static void tell_report(struct vb_registry *registry, char text[128])
 {
-	char gid[INET6_ADDRSTRLEN] = "", first[256] = "";
 	struct vb_report report = {0};
 
-	inet_ntop(AF_INET6, search->gid, gid, sizeof(gid));
-	if (vb_registry_report(search->registry, &report) == 0 &&
-	    report.list_error)
-		snprintf(first, sizeof(first), "; no device list: %s",
-			 strerror(-report.list_error));
-	else if (report.count)
-		snprintf(first, sizeof(first), "; %s: %s",
+	/* Without a list there was no walk, and to ask is to walk again. */
+	if (registry->generation == 0)
+		snprintf(text, 128, "no device list: %s",
+			 strerror(-registry->list_error));
+	else if (vb_registry_report(registry, &report) == 0 && report.count)
+		snprintf(text, 128, "%d left out, %.40s: %.60s", report.count,
 			 report.absent[0].name, report.absent[0].text);
-	vb_fail(&search->qs->base, VB_NO_DEVICE, -ENODEV, VB_NOWHERE,
-		"no device%s%s has GID %s: %d devices, %d active ports, %d "
-		"left out%s",
-		search->device ? " named " : "",
-		search->device ? search->device : "", gid, search->devices,
-		search->active_ports, report.count, first);
+	else
+		snprintf(text, 128, "0 left out");
 	vb_report_free(&report);
-	return -ENODEV;
 }
 
-/* A registry that was walked before the address was there is asked again. */
-static int find_and_open(struct search *search, bool is_given,
-			 enum vb_transport_kind *kind)
+static int not_found(struct search *search)
+{
+	char gid[INET6_ADDRSTRLEN] = "", rest[128];
+
+	inet_ntop(AF_INET6, search->gid, gid, sizeof(gid));
+	tell_report(search->registry, rest);
+	return vb_fail(&search->qs->base, VB_NO_DEVICE, -ENODEV, VB_NOWHERE,
+		       "no device%s%.32s has GID %s: %d devices, %d active "
+		       "ports, %s",
+		       search->device ? " named " : "",
+		       search->device ? search->device : "", gid,
+		       search->devices, search->active_ports, rest);
+}
+
+static int find_and_open(struct search *search, enum vb_transport_kind *kind)
 {
 	struct qp_stream *qs = search->qs;
 	int rc = look(search);
 
-	if (rc == 0 && is_given && vb_registry_refresh(search->registry) == 0)
-		rc = look(search);
 	if (rc == 0)
 		return not_found(search);
 	if (rc == 1)
@@ -157,7 +161,7 @@ int vb_find(struct qp_stream *qs, const struct vb_options *options,
 			return vb_fail(&qs->base, VB_NO_DEVICE, rc, VB_NOWHERE,
 				       "no memory for a registry");
 	}
-	rc = find_and_open(&search, options->registry, kind);
+	rc = find_and_open(&search, kind);
 	if (!options->registry)
 		vb_registry_destroy(search.registry);
 	return rc;

@@ -119,6 +119,17 @@ static int settle(struct qp_stream *qs, const struct vb_choice *choice,
 
 /* --- modes --- */
 
+/* D-A28: a cable has two ends. Only emulated devices share an address: those of
+ * the loopback. */
+static bool is_self(const struct qp_stream *qs, const struct vb_caps *peer)
+{
+	if (qs->kind->platform != VB_PLATFORM_APPLE ||
+	    memcmp(peer->gid, qs->mine.gid, 16) != 0)
+		return false;
+	return peer->qpn == qs->mine.qpn ||
+	       vb_gid_scope_of(peer->gid) != VB_GID_LOOPBACK;
+}
+
 static int activate_compat(struct qp_stream *qs, const struct vb_caps *peer)
 {
 	bool is_armed;
@@ -127,10 +138,10 @@ static int activate_compat(struct qp_stream *qs, const struct vb_caps *peer)
 	if (qs->mode == VB_HARDENED_ONLY)
 		vb_fail(&qs->base, VB_PROTOCOL, -EPROTO, VB_NOWHERE,
 			"the peer speaks compat mode only");
-	else if (peer->qpn == qs->mine.qpn &&
-		 memcmp(peer->gid, qs->mine.gid, 16) == 0)
+	else if (is_self(qs, peer))
 		vb_fail(&qs->base, VB_PROTOCOL, -EPROTO, VB_NOWHERE,
-			"these capabilities are this end's own"); /* D-A28 */
+			"the peer has this end's own GID: a device is not "
+			"connected with itself");
 	else
 		qs->kind->arm(qs, peer);
 	is_armed = qs->base.cause.code == VB_OK;

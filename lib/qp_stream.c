@@ -152,37 +152,27 @@ static int to_init(struct qp_stream *qs)
 			 "INIT");
 }
 
-/* Before anything is looked for. */
-static int check_options(struct qp_stream *qs, const struct vb_options *options)
-{
-	uint32_t stride = options->stride_bytes;
+#define RING_MAX (1ull << 30)
 
-	if (stride % 4096 || stride > 1u << 30)
-		return vb_fail(&qs->base, VB_DEVICE, -EINVAL, VB_NOWHERE,
-			       "stride_bytes %u is not a multiple of 4096 up "
-			       "to 1 GiB",
-			       stride);
-	if (options->slots > QS_SLOTS_MAX)
-		return vb_fail(&qs->base, VB_DEVICE, -EINVAL, VB_NOWHERE,
-			       "slots %u: at most %u", options->slots,
-			       QS_SLOTS_MAX);
-	return 0;
-}
-
-static int check_depth(struct qp_stream *qs)
+static int check_rings(struct qp_stream *qs)
 {
 	uint32_t frame = qs->kind->frame_bytes;
-	uint64_t frames = frame ? (uint64_t)qs->recv_slots *
-					  (qs->wire.stride_bytes / frame)
-				: 0;
+	uint64_t bytes = (uint64_t)qs->recv_slots * qs->wire.stride_bytes;
 
-	if (frames <= 4095)
-		return 0;
-	return vb_fail(&qs->base, VB_DEVICE, -EINVAL, VB_NOWHERE,
-		       "slots %u of stride_bytes %u are %llu frames, at most "
-		       "4095",
-		       qs->recv_slots, qs->wire.stride_bytes,
-		       (unsigned long long)frames);
+	if (bytes > RING_MAX)
+		return vb_fail(
+			&qs->base, VB_DEVICE, -EINVAL, VB_NOWHERE,
+			"slots %u of stride_bytes %u: a ring has at most "
+			"1 GiB",
+			qs->recv_slots, qs->wire.stride_bytes);
+	if (frame && bytes / frame > 4095)
+		return vb_fail(
+			&qs->base, VB_DEVICE, -EINVAL, VB_NOWHERE,
+			"slots %u of stride_bytes %u are %llu frames, at "
+			"most 4095",
+			qs->recv_slots, qs->wire.stride_bytes,
+			(unsigned long long)(bytes / frame));
+	return 0;
 }
 
 #define HARDENED_SLOTS 16u
@@ -203,7 +193,7 @@ static int set_shape(struct qp_stream *qs, const struct vb_options *options)
 		qs->is_slots_given = true;
 		qs->send_slots = qs->recv_slots = options->slots;
 	}
-	return check_depth(qs);
+	return check_rings(qs);
 }
 
 static int choose_kind(struct qp_stream *qs, enum vb_transport_kind asked,
@@ -222,13 +212,14 @@ static int choose_kind(struct qp_stream *qs, enum vb_transport_kind asked,
 			return 0;
 		}
 	return vb_fail(&qs->base, VB_NO_DEVICE, -EOPNOTSUPP, VB_NOWHERE,
-		       "there is no transport for %s", qs->found.name);
+		       "there is no transport of kind %d, for %s", kind,
+		       qs->found.name);
 }
 
 static int probe(struct qp_stream *qs, const struct vb_options *options)
 {
 	enum vb_transport_kind of_device = VB_TRANSPORT_AUTO;
-	int rc = check_options(qs, options);
+	int rc = vb_options_check(&qs->base, options);
 
 	if (rc == 0)
 		rc = vb_find(qs, options, &of_device);

@@ -116,10 +116,7 @@ static inline uint8_t *qs_slot(const struct qp_stream *qs,
 int vb_find(struct qp_stream *qs, const struct vb_options *options,
 	    enum vb_transport_kind *kind);
 
-/* qp_stream.c. Set up with the kind's parameters, up to INIT (S0 … S2). */
-int qs_probe(const struct qs_kind *kind, const struct vb_options *options,
-	     uint8_t caps[VB_CAPS_BYTES], struct vb_transport **transport,
-	     struct vb_cause *cause);
+/* qp_stream.c */
 int qs_failed(struct qp_stream *qs, int error, const char *call);
 int qs_modify(struct qp_stream *qs, struct ibv_qp_attr *attr, int mask,
 	      const char *state);

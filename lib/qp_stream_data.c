@@ -423,19 +423,14 @@ int qs_reserve(struct vb_transport *t, void **space, size_t *size)
 
 int qs_commit(struct vb_transport *t, size_t size)
 {
-	struct qp_stream *qs = (struct qp_stream *)t;
-	uint32_t room = 0;
-
-	if (qs->pending >= 0)
-		room_of(qs, &room);
-	if (size > room)
-		return -EINVAL;
-	return size ? append(qs, (uint32_t)size, true) : 0;
+	return append((struct qp_stream *)t, (uint32_t)size, true);
 }
 
 int qs_flush(struct vb_transport *t)
 {
-	return post_pending((struct qp_stream *)t);
+	struct qp_stream *qs = (struct qp_stream *)t;
+
+	return qs->is_live ? post_pending(qs) : -ENOTCONN;
 }
 
 int qs_peek(struct vb_transport *t, const void **data, size_t *size)
@@ -467,10 +462,6 @@ int qs_consume(struct vb_transport *t, size_t size)
 	struct qp_stream *qs = (struct qp_stream *)t;
 	struct qs_queued *queued = &qs->queue[qs->queue_head];
 
-	if (size > (qs->queue_count ? queued->end - queued->off : 0))
-		return -EINVAL;
-	if (size == 0)
-		return 0;
 	queued->off += (uint32_t)size;
 	t->received_bytes += size;
 	return queued->off < queued->end ? 0 : repost_head(qs);

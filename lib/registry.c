@@ -84,7 +84,8 @@ void vb_registry_ref(struct vb_registry *registry)
 
 void vb_registry_destroy(struct vb_registry *registry)
 {
-	vb_registry_unref(registry);
+	if (registry)
+		vb_registry_unref(registry);
 }
 
 void vb_registry_unref(struct vb_registry *registry)
@@ -252,6 +253,8 @@ int vb_devices_list(struct vb_registry *registry, const char *key,
 
 void vb_devices_free(struct vb_devices *devices)
 {
+	if (!devices)
+		return;
 	for (int i = 0; i < devices->count; i++)
 		vb_info_fini(&devices->info[i]);
 	free(devices->info);
@@ -297,6 +300,8 @@ int vb_registry_report(struct vb_registry *registry, struct vb_report *out)
 
 void vb_report_free(struct vb_report *report)
 {
+	if (!report)
+		return;
 	free(report->absent);
 	report->absent = NULL;
 	report->count = 0;

@@ -56,61 +56,122 @@ void vb_transport_init(struct vb_transport *t,
 	};
 }
 
+#define SLOTS_MAX  64u
+#define STRIDE_MAX (1u << 30)
+
+int vb_options_check(struct vb_transport *t, const struct vb_options *options)
+{
+	const struct {
+		const char *field;
+		uint64_t value;
+		bool is_wrong;
+		const char *limit;
+	} rows[] = {
+		{"stride_bytes", options->stride_bytes,
+		 options->stride_bytes % 4096 ||
+			 options->stride_bytes > STRIDE_MAX,
+		 "a multiple of 4096 up to 1 GiB"},
+		{"slots", options->slots, options->slots > SLOTS_MAX,
+		 "at most 64"},
+		{"mode", options->mode, options->mode > VB_HARDENED_ONLY,
+		 "one of enum vb_mode"},
+		{"transport", options->transport,
+		 options->transport > VB_TRANSPORT_TCP,
+		 "one of enum vb_transport_kind"},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		if (rows[i].is_wrong)
+			return vb_fail(t, VB_DEVICE, -EINVAL, VB_NOWHERE,
+				       "%s %llu is not %s", rows[i].field,
+				       (unsigned long long)rows[i].value,
+				       rows[i].limit);
+	return 0;
+}
+
+/* Every call but vb_cause and its like begins here. */
+static int enter(struct vb_transport *t)
+{
+	t->reserved = t->peeked = 0;
+	return t->cause.code ? t->cause.error : 0;
+}
+
 int vb_activate(struct vb_transport *t, const uint8_t caps[VB_CAPS_BYTES])
 {
-	return t->cause.code ? t->cause.error : t->ops->activate(t, caps);
+	int rc = enter(t);
+
+	return rc ? rc : t->ops->activate(t, caps);
 }
 
 int vb_send(struct vb_transport *t, const void *data, size_t size)
 {
-	return t->cause.code ? t->cause.error : t->ops->send(t, data, size);
+	int rc = enter(t);
+
+	return rc ? rc : t->ops->send(t, data, size);
 }
 
 int vb_recv(struct vb_transport *t, void *data, size_t size)
 {
-	return t->cause.code ? t->cause.error : t->ops->recv(t, data, size);
+	int rc = enter(t);
+
+	return rc ? rc : t->ops->recv(t, data, size);
 }
 
 int vb_flush(struct vb_transport *t)
 {
-	return t->cause.code ? t->cause.error : t->ops->flush(t);
+	int rc = enter(t);
+
+	return rc ? rc : t->ops->flush(t);
 }
 
 int vb_send_reserve(struct vb_transport *t, void **space, size_t *size)
 {
-	return t->cause.code ? t->cause.error : t->ops->reserve(t, space, size);
+	int rc = enter(t);
+
+	if (!rc)
+		rc = t->ops->reserve(t, space, size);
+	if (!rc)
+		t->reserved = *size;
+	return rc;
 }
 
 int vb_send_commit(struct vb_transport *t, size_t size)
 {
-	return t->cause.code ? t->cause.error : t->ops->commit(t, size);
+	size_t reserved = t->reserved;
+	int rc = enter(t);
+
+	if (rc || size == 0)
+		return rc;
+	return size > reserved ? -EINVAL : t->ops->commit(t, size);
 }
 
 int vb_recv_peek(struct vb_transport *t, const void **data, size_t *size)
 {
-	size_t kept;
+	int rc = enter(t);
 
-	if (t->cause.code)
-		return t->cause.error;
-	kept = vb_backlog_peek(t, data);
-	if (!kept)
-		return t->ops->peek(t, data, size);
-	*size = kept;
-	return 0;
+	if (!rc)
+		rc = t->ops->flush(t);
+	if (rc)
+		return rc;
+	*size = vb_backlog_peek(t, data);
+	if (*size == 0)
+		rc = t->ops->peek(t, data, size);
+	if (!rc)
+		t->peeked = *size;
+	return rc;
 }
 
 int vb_recv_consume(struct vb_transport *t, size_t size)
 {
-	const void *data;
-	size_t kept;
+	size_t peeked = t->peeked;
+	int rc = enter(t);
 
-	if (t->cause.code)
-		return t->cause.error;
-	kept = vb_backlog_peek(t, &data);
-	if (!kept)
-		return t->ops->consume(t, size);
-	if (size > kept)
+	if (rc || size == 0)
+		return rc;
+	if (size > peeked)
 		return -EINVAL;
+	if (!t->backlog.head)
+		return t->ops->consume(t, size);
 	vb_backlog_consume(t, size);
 	t->received_bytes += size;
 	return 0;
@@ -118,7 +179,11 @@ int vb_recv_consume(struct vb_transport *t, size_t size)
 
 int vb_close(struct vb_transport *t, struct vb_cause *cause)
 {
-	return t ? t->ops->close(t, cause) : 0;
+	if (t)
+		return t->ops->close(t, cause);
+	if (cause)
+		*cause = VB_NO_CAUSE;
+	return 0;
 }
 
 const struct vb_cause *vb_cause(const struct vb_transport *t)

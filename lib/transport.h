@@ -42,6 +42,7 @@ struct vb_transport {
 	uint64_t frames_sent;
 	uint64_t frames_received;
 	struct vb_backlog backlog;
+	size_t reserved, peeked; /* by the last call, if it was one of those */
 	bool peer_ended; /* the bootstrap stream has: drain, then fail */
 	uint64_t peer_ended_ns;
 };
@@ -70,12 +71,16 @@ void vb_transport_init(struct vb_transport *t,
 		       const struct vb_transport_ops *ops,
 		       const struct vb_options *options);
 
+/* Before anything is looked for. 0, or the latched -EINVAL. */
+int vb_options_check(struct vb_transport *t, const struct vb_options *options);
+
 /* --- wait.c: the one source of deadlines --- */
 
 /* One wait: since when nothing moved, and when the peer was last looked at. */
 struct vb_wait {
 	const char *what;
 	bool is_send;
+	bool is_set_up;	   /* there is no stream to have a place in */
 	uint64_t since_ns; /* 0: something has just moved */
 	uint64_t watched_ns;
 };
@@ -93,11 +98,15 @@ int vb_boot_move(struct vb_transport *t, void *bytes, size_t len, bool is_send,
 		 const char *what);
 /* Taken nothing (D-A31), not now (D-A13), or a signal: no failure. */
 bool vb_is_again(long rc);
+/* The stream's end, and not something wrong at this one. */
+bool vb_is_end(long rc);
 
 /* --- backlog.c --- */
 
 /* Append a copy. 0, or the latched errno: no memory, or over the limit. */
 int vb_backlog_put(struct vb_transport *t, const void *data, size_t size);
+/* The same, over any limit; size is not 0. */
+int vb_backlog_add(struct vb_transport *t, const void *data, size_t size);
 /* Take up to `size` bytes; how many. */
 size_t vb_backlog_take(struct vb_transport *t, void *data, size_t size);
 /* The oldest bytes in one piece, where they are; 0: there are none. */

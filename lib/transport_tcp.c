@@ -13,7 +13,6 @@
 
 struct tcp {
 	struct vb_transport base;
-	size_t reserved; /* bytes of the piece that may be committed */
 	uint8_t piece[PIECE_BYTES];
 };
 
@@ -27,7 +26,7 @@ static int broken(struct vb_transport *t, long rc, bool is_send)
 		.slot = -1,
 	};
 
-	if (rc == 0 || rc == -ECONNRESET || rc == -EPIPE)
+	if (vb_is_end(rc))
 		return vb_fail(t, VB_PEER_GONE, -ECONNRESET, where,
 			       "%s: the peer closed the connection; stream "
 			       "offset %lld",
@@ -109,21 +108,17 @@ static int tcp_reserve(struct vb_transport *t, void **space, size_t *size)
 	struct tcp *tcp = (struct tcp *)t;
 
 	*space = tcp->piece;
-	*size = tcp->reserved = sizeof(tcp->piece);
+	*size = sizeof(tcp->piece);
 	return 0;
 }
 
 static int tcp_commit(struct vb_transport *t, size_t size)
 {
-	struct tcp *tcp = (struct tcp *)t;
-
-	if (size > tcp->reserved)
-		return -EINVAL;
-	tcp->reserved = 0;
-	return tcp_send(t, tcp->piece, size);
+	return tcp_send(t, ((struct tcp *)t)->piece, size);
 }
 
-/* Nothing is in the backlog: there it goes, and is looked at. */
+/* Nothing is in the backlog: there it goes, and is looked at; its limit is for
+ * what nobody has asked for. */
 static int tcp_peek(struct vb_transport *t, const void **data, size_t *size)
 {
 	struct vb_wait wait = {.what = "receive"};
@@ -134,7 +129,7 @@ static int tcp_peek(struct vb_transport *t, const void **data, size_t *size)
 		int rc;
 
 		if (n > 0)
-			rc = vb_backlog_put(t, piece, (size_t)n);
+			rc = vb_backlog_add(t, piece, (size_t)n);
 		else if (vb_is_again(n))
 			rc = vb_wait_boot(t, &wait, false);
 		else
@@ -147,10 +142,12 @@ static int tcp_peek(struct vb_transport *t, const void **data, size_t *size)
 	}
 }
 
+/* What was peeked at is in the backlog, which is not our concern. */
 static int tcp_consume(struct vb_transport *t, size_t size)
 {
 	(void)t;
-	return size ? -EINVAL : 0; /* the backlog is empty */
+	(void)size;
+	return -EINVAL;
 }
 
 static int tcp_activate(struct vb_transport *t, const uint8_t *caps)

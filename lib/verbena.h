@@ -10,8 +10,10 @@
  * The stream is one of bytes: where calls begin and end does not matter to the
  * peer (but see VB_TRANSPORT_RC). Both ends may send at once.
  *
- * Functions return 0 or a negative errno. The first failure of a transport is
- * latched with its cause, and every later call returns it.
+ * Functions return 0 or a negative errno, and write their outputs on success
+ * only. The first failure of a transport is latched with its cause, and every
+ * later call returns it. No pointer is NULL unless it says so; what closes,
+ * frees or gives back takes NULL and does nothing.
  */
 #ifndef VERBENA_H
 #define VERBENA_H
@@ -59,6 +61,8 @@ struct vb_cause {
 /*
  * The three seams to the world outside. Every member may be NULL: production
  * defaults are CLOCK_MONOTONIC, pause/yield/sleep by idle time, and malloc.
+ * `alloc` and `free` come together or not at all; rings and waiting bytes are
+ * theirs.
  */
 struct vb_runtime {
 	uint64_t (*now_ns)(void *arg);
@@ -105,9 +109,11 @@ enum vb_mode {
 
 struct vb_options {
 	int fd; /* connected TCP socket; stays the caller's, must outlive us */
-	const struct vb_boot *boot;   /* NULL: the socket itself */
-	struct vb_registry *registry; /* NULL: one of our own, each time */
-	struct vb_verbs *verbs;	      /* for that; NULL: libibverbs.so.1 */
+	const struct vb_boot *boot; /* NULL: the socket itself */
+	/* NULL: one of our own, each time. A given one is used as it is:
+	 * refresh it when addresses change. */
+	struct vb_registry *registry;
+	struct vb_verbs *verbs; /* for that; NULL: libibverbs.so.1 */
 	struct vb_runtime runtime;
 	enum vb_transport_kind transport;
 	enum vb_mode mode;
@@ -116,8 +122,12 @@ struct vb_options {
 	uint8_t gid[16];     /* all zero: the socket's local address */
 	uint64_t timeout_ns; /* without progress; 0: 30 s */
 	uint64_t grace_ns;   /* after the peer's end; 0: 100 ms */
-	uint32_t stride_bytes; /* of 4096; 0: 131072 (UC), 262144 (RC) */
-	uint32_t slots;	       /* strides a ring holds; 0: 16; RC's compat 24 */
+	/* Of 4096, up to 1 GiB; in compat mode the same at both ends. 0: 131072
+	 * (UC), 262144 (RC). */
+	uint32_t stride_bytes;
+	/* Strides that a ring holds, up to 64, and 1 GiB in all (UC: 4095
+	 * frames of 4096). 0: 16; RC's compat 24. */
+	uint32_t slots;
 	/* What may wait here when both ends send; 0: 1 GiB. */
 	uint64_t backlog_bytes;
 };
@@ -126,7 +136,8 @@ struct vb_options {
  * All of it: probe, exchange capabilities over the bootstrap channel, activate;
  * and the socket itself when either end has no RDMA. The peer calls the same,
  * or does as ggml-rpc does. `cause`, when given, says why it is not RDMA (also
- * when 0 is returned), or what failed; then the connection is of no more use.
+ * when 0 is returned; nothing, if it was not asked for), or what failed. Then
+ * the bootstrap connection was shut down. -EINVAL: an option.
  */
 int vb_connect(const struct vb_options *options,
 	       struct vb_transport **transport, struct vb_cause *cause);
@@ -197,8 +208,10 @@ int vb_flush(struct vb_transport *transport);
 /*
  * Flush, wait (within the deadline) until the device has taken all sends, and
  * release everything; the transport is gone whatever is returned: the latched
- * failure, or what went wrong in closing. `cause`, when given, tells it. Memory
- * whose release the device refuses is kept, as it may still write there.
+ * failure, or what went wrong in closing. `cause`, when given, tells it. It
+ * does not wait for the peer: an end that closes last finds the other one gone
+ * if it still waits for something. Memory whose release the device refuses is
+ * kept, as it may still write there.
  */
 int vb_close(struct vb_transport *transport, struct vb_cause *cause);
 
@@ -347,7 +360,8 @@ struct vb_config {
  * datagrams, which are EFA's. */
 enum vb_qp_kind { VB_QP_RC, VB_QP_UC, VB_QP_SRD };
 
-/* A kind of device. Strings and functions outlive the registry. */
+/* A kind of device. Strings and functions outlive the registry. Transports make
+ * their queue pairs themselves: they take access and transport from here. */
 struct vb_backend {
 	const char *key;  /* unique */
 	const char *name; /* for people */

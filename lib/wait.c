@@ -33,6 +33,11 @@ static int timed_out(struct vb_transport *t, const struct vb_wait *wait,
 {
 	struct vb_where where = at(t, wait);
 
+	if (wait->is_set_up)
+		return vb_fail(t, VB_TIMEOUT, -ETIMEDOUT, VB_NOWHERE,
+			       "%s: the peer's did not come within %llu ms",
+			       wait->what,
+			       (unsigned long long)(idle_ns / 1000000));
 	return vb_fail(t, VB_TIMEOUT, -ETIMEDOUT, where,
 		       "%s: nothing moved for %llu ms; waiting at stream "
 		       "offset %lld for frame %lld",
@@ -56,6 +61,11 @@ bool vb_is_again(long rc)
 	return rc == -EAGAIN || rc == -EWOULDBLOCK || rc == -EINTR;
 }
 
+bool vb_is_end(long rc)
+{
+	return rc == 0 || rc == -ECONNRESET || rc == -EPIPE;
+}
+
 /* Has the bootstrap stream ended? Nothing crosses it once live. */
 static int watch_peer(struct vb_transport *t, uint64_t now)
 {
@@ -72,6 +82,10 @@ static int watch_peer(struct vb_transport *t, uint64_t now)
 			       "a byte (0x%02x) on the bootstrap stream of a "
 			       "live transport",
 			       byte);
+	if (!vb_is_end(n))
+		return vb_fail(t, VB_DEVICE, (int)n, VB_NOWHERE,
+			       "the bootstrap stream of a live transport: %s",
+			       strerror((int)-n));
 	t->peer_ended = true;
 	t->peer_ended_ns = now;
 	return 0;
@@ -131,7 +145,9 @@ int vb_wait_boot(struct vb_transport *t, struct vb_wait *wait, bool for_write)
 int vb_boot_move(struct vb_transport *t, void *bytes, size_t len, bool is_send,
 		 const char *what)
 {
-	struct vb_wait wait = {.what = what, .is_send = is_send};
+	struct vb_wait wait = {.what = what,
+			       .is_send = is_send,
+			       .is_set_up = true};
 	struct vb_boot *boot = &t->boot;
 
 	for (size_t done = 0; done < len;) {
@@ -149,7 +165,8 @@ int vb_boot_move(struct vb_transport *t, void *bytes, size_t len, bool is_send,
 			if (rc)
 				return rc;
 		} else {
-			return vb_fail(t, VB_PEER_GONE,
+			return vb_fail(t,
+				       vb_is_end(n) ? VB_PEER_GONE : VB_DEVICE,
 				       n ? (int)n : -ECONNRESET, VB_NOWHERE,
 				       "%s: %s", what,
 				       n ? strerror((int)-n)

@@ -74,6 +74,81 @@ Test(negotiate, N1_an_end_without_rdma_keeps_both_on_the_socket)
 		}
 }
 
+/* Whatever the device says, EINVAL included, is no fault of the options. */
+Test(negotiate, N1_a_device_that_refuses_keeps_both_on_the_socket)
+{
+	struct stage stage;
+
+	stage_init(&stage, "mlx5", "a.verbs.alloc_pd #0 fail=EINVAL");
+	for (int i = 0; i < 2; i++) {
+		stage.end[i].has_connect = true;
+		stage.end[i].script = say_8;
+	}
+	stage_run(&stage, SIM_EAGER);
+	both_are(&stage, "tcp");
+	CHECK_HAS(stage.end[0].cause.text, "alloc_pd");
+	stage_fini(&stage);
+}
+
+/* One end's vb_connect fails: the other hears of it at once. */
+static void connect_badly(void (*spoil)(struct vb_options *options), int rc,
+			  const char *text)
+{
+	struct stage stage;
+
+	stage_init(&stage, "mlx5", NULL);
+	spoil(&stage.end[0].options);
+	for (int i = 0; i < 2; i++) {
+		stage.end[i].has_connect = true;
+		stage.end[i].script = say_8;
+	}
+	stage_run(&stage, SIM_EAGER);
+	CHECK_EQ(stage.end[0].activated, rc);
+	CHECK_HAS(stage.end[0].cause.text, text);
+	CHECK(stage.end[1].activated < 0 || stage.end[1].rc < 0, "alone");
+	CHECK(stage.result.time_ns < STAGE_TIMEOUT_NS / 2, "it waited");
+	stage_fini(&stage);
+}
+
+static void too_many_slots(struct vb_options *options)
+{
+	options->slots = 65;
+}
+
+static void no_mode(struct vb_options *options)
+{
+	options->mode = (enum vb_mode)77;
+}
+
+static void no_transport(struct vb_options *options)
+{
+	options->transport = (enum vb_transport_kind)99;
+}
+
+Test(negotiate, N3_A9_a_connect_that_fails_ends_the_stream)
+{
+	connect_badly(too_many_slots, -EINVAL, "slots 65");
+	connect_badly(no_mode, -EINVAL, "mode 77");
+	connect_badly(no_transport, -EINVAL, "transport 99");
+}
+
+Test(negotiate, N3_A9_an_end_that_waits_in_vain_leaves_nobody_alone)
+{
+	struct stage stage;
+
+	stage_init(&stage, "apple-tb", "a.boot.in @0 stall");
+	for (int i = 0; i < 2; i++)
+		stage.end[i].has_connect = true;
+	stage.end[1].options.timeout_ns = 100 * STAGE_TIMEOUT_NS;
+	stage_run(&stage, SIM_EAGER);
+	CHECK_EQ(stage.end[0].activated, -ETIMEDOUT);
+	CHECK_HAS(stage.end[0].cause.text, "capabilities");
+	CHECK_EQ(stage.end[1].activated, -ECONNRESET);
+	/* The run's clock begins at 0, which is "not yet" to a wait. */
+	CHECK(stage.result.time_ns < 3 * STAGE_TIMEOUT_NS, "it waited");
+	stage_fini(&stage);
+}
+
 /* --- probes that fail --- */
 
 Test(negotiate, N2_N5_A12_A35_a_probe_that_fails_late_advertises_nothing)
@@ -357,8 +432,47 @@ Test(negotiate, DA28_an_end_is_not_connected_with_itself)
 	stage.end[0].script = activate_with_own;
 	stage_run(&stage, SIM_EAGER);
 	CHECK_EQ(stage.end[0].activated, 1);
-	CHECK_HAS(stage.end[0].cause.text, "this end's own");
+	CHECK_HAS(stage.end[0].cause.text, "this end's own GID");
 	CHECK_EQ(stage.end[1].activated, 1);
+	stage_fini(&stage);
+}
+
+static void link_local_of(int host, uint8_t gid[16])
+{
+	struct ibv_device **list;
+	struct ibv_context *context;
+	union ibv_gid raw;
+
+	sim_host_set(host);
+	list = ibv_get_device_list(NULL);
+	context = ibv_open_device(list[0]);
+	CHECK_EQ(ibv_query_gid(context, 1, 0, &raw), 0);
+	memcpy(gid, raw.raw, 16);
+	CHECK_EQ(ibv_close_device(context), 0);
+	ibv_free_device_list(list);
+	sim_host_set(-1);
+}
+
+/* On a real host each end of a cable has an address of its own. */
+static int activate_with_own_gid(struct stage_end *end)
+{
+	end->caps[0] ^= 1; /* another queue pair */
+	end->activated = vb_activate(end->transport, end->caps);
+	return 0;
+}
+
+Test(negotiate, DA28_nor_with_another_queue_pair_of_its_own_port)
+{
+	struct stage stage;
+
+	shape_init(&stage, &shapes[0], NULL);
+	for (int i = 0; i < 2; i++)
+		link_local_of(i, stage.end[i].options.gid);
+	stage.end[0].skips_activate = true;
+	stage.end[0].script = activate_with_own_gid;
+	stage_run(&stage, SIM_EAGER);
+	CHECK_EQ(stage.end[0].activated, 1);
+	CHECK_HAS(stage.end[0].cause.text, "this end's own GID");
 	stage_fini(&stage);
 }
 

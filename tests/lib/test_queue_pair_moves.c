@@ -38,7 +38,9 @@ static void open_end(struct end *end, int host, const char *key,
 	/* Those of an emulated Ethernet are 127.0.0.n, which nobody chooses. */
 	config.has_gid_index = strcmp(key, "standard") == 0;
 	config.gid_index = 1;
-	CHECK(vb_device_open(end->registry, key, devices.info->name, &config,
+	/* Apple's own defaults are what its devices grant. */
+	CHECK(vb_device_open(end->registry, key, devices.info->name,
+			     strcmp(key, "apple") == 0 ? NULL : &config,
 			     &end->device) == 0,
 	      "%s", vb_last_error());
 	vb_devices_free(&devices);

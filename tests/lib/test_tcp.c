@@ -137,6 +137,51 @@ Test(tcp, DA19_sizes_of_zero_do_nothing)
 	stage_fini(&stage);
 }
 
+/* The limit is for what nobody asked for. */
+static int peek_all(struct stage_end *end)
+{
+	uint64_t at = 0;
+	const void *data;
+	size_t size;
+	int rc = 0;
+
+	while (!rc && at < BYTES) {
+		rc = vb_recv_peek(end->transport, &data, &size);
+		if (!rc && !stage_is_pattern(data, at, size))
+			rc = -EBADMSG;
+		at += size;
+		if (!rc)
+			rc = vb_recv_consume(end->transport, size);
+	}
+	return rc;
+}
+
+Test(tcp, DA10_who_only_receives_has_no_limit)
+{
+	struct stage stage;
+
+	stage_init(&stage, "apple-tb", NULL);
+	stage.end[0].options.backlog_bytes = 10;
+	play(&stage, peek_all, send_much);
+	for (int i = 0; i < 2; i++)
+		CHECK(stage.end[i].rc == 0, "%s", stage.end[i].cause.text);
+	stage_fini(&stage);
+}
+
+Test(tcp, what_is_no_socket_is_no_peer_that_is_gone)
+{
+	struct vb_options options = {.fd = -1, .transport = VB_TRANSPORT_TCP};
+	struct vb_transport *t = NULL;
+	struct vb_cause cause;
+
+	CHECK_EQ(vb_connect(&options, &t, &cause), -EBADF);
+	CHECK_EQ(cause.code, VB_DEVICE);
+	CHECK_EQ(cause.offset_bytes, -1);
+	CHECK(t == NULL, "a transport");
+	CHECK_EQ(vb_close(NULL, &cause), 0);
+	CHECK_EQ(cause.code, VB_OK);
+}
+
 /* A real socket, its peer gone: an error, not a signal. */
 Test(tcp, DA14_DA31_a_peer_that_left_is_an_error_not_a_signal)
 {
