@@ -42,12 +42,22 @@ static bool reserve(struct sim_world *w, uint64_t offset, size_t bytes)
 			   bytes) == 0;
 }
 
+/* There is no memory for it: another, shorter one may still get some. */
+static void give_up(struct sim_segment *seg, uint64_t offset, size_t size)
+{
+	sim_lock(&seg->lock);
+	if (seg->arena_next == offset + size)
+		seg->arena_next = offset;
+	sim_unlock(&seg->lock);
+}
+
 uint64_t sim_arena_alloc(struct sim_world *w, size_t bytes)
 {
 	struct sim_segment *seg = w->seg;
 	int class = class_of(bytes);
 	size_t size = (size_t)1 << (class + MIN_SHIFT);
 	uint64_t offset = 0;
+	bool is_new = false;
 
 	if (class >= SIM_ARENA_CLASSES)
 		return 0;
@@ -55,12 +65,18 @@ uint64_t sim_arena_alloc(struct sim_world *w, size_t bytes)
 	if (seg->arena_free[class]) {
 		offset = seg->arena_free[class];
 		seg->arena_free[class] = *(uint64_t *)sim_at(w, offset);
-	} else if (seg->arena_next + size <= SIM_ARENA_BYTES &&
-		   reserve(w, seg->arena_next, size)) {
+	} else if (seg->arena_next + size <= SIM_ARENA_BYTES) {
+		is_new = true;
 		offset = seg->arena_next;
 		seg->arena_next += size;
 	}
 	sim_unlock(&seg->lock);
+	/* Without the lock: it takes long, and who is stopped over it would
+	 * keep everybody. */
+	if (is_new && !reserve(w, offset, size)) {
+		give_up(seg, offset, size);
+		offset = 0;
+	}
 	if (!offset)
 		sim_diag("world", "see sim/README.md, a world",
 			 "no room for a ring of %zu bytes: the world's memory "

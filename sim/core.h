@@ -156,6 +156,10 @@ void sim_cq_wake_all(struct sim_world *w);
 /* The same in steps, with the queue's lock held in between: is there room;
  * append; and end: the queue whose sleeper is the caller's to wake, or NULL. */
 struct sim_cq *sim_cq_open(struct sim_world *w, uint32_t cq);
+/* The same (NULL: there is no such queue). False: not opened, as a stopped
+ * process is in the middle of it. */
+bool sim_cq_open_unless_stopped(struct sim_world *w, uint32_t handle,
+				struct sim_cq **cq);
 bool sim_cq_append(struct sim_world *w, struct sim_cq *cq,
 		   const struct sim_cqe *cqe);
 struct sim_cq *sim_cq_close(struct sim_cq *cq, const struct sim_cqe *cqe);

@@ -201,6 +201,13 @@ struct sim_cq *sim_cq_open(struct sim_world *w, uint32_t handle)
 	return cq;
 }
 
+bool sim_cq_open_unless_stopped(struct sim_world *w, uint32_t handle,
+				struct sim_cq **cq)
+{
+	*cq = sim_cq_get(w, handle);
+	return !*cq || sim_take_unless_stopped(w, &(*cq)->lock);
+}
+
 bool sim_cq_append(struct sim_world *w, struct sim_cq *cq,
 		   const struct sim_cqe *cqe)
 {

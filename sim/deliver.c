@@ -72,9 +72,19 @@ bool sim_is_opcode(unsigned opcode)
 	return sim_op_of(opcode) != NULL;
 }
 
+/* We look ourselves when we poll: see kick_later. */
+static void note_starved(struct delivery *d)
+{
+	struct sim_cq *cq = sim_cq_get(d->w, d->qp->send_cq);
+
+	if (cq && d->qp->object.proc == d->w->proc && !sim_is_armed(d->w))
+		atomic_store(&cq->starved, atomic_load(&d->qp->object.handle));
+}
+
 /* --- ending the head of the send queue ---------------------------------- */
 
-static void push_send_cqe(struct delivery *d, uint32_t index,
+/* Into the queue, which is open, and closed. */
+static void push_send_cqe(struct delivery *d, struct sim_cq *cq, uint32_t index,
 			  enum ibv_wc_status status)
 {
 	struct sim_wqe *wqe = d->wqe;
@@ -91,15 +101,35 @@ static void push_send_cqe(struct delivery *d, uint32_t index,
 		.vendor_err = sim_vendor_err(d->model, (uint8_t)status),
 	};
 
-	sim_cq_push(d->w, d->qp->send_cq, &cqe);
+	sim_cq_append(d->w, cq, &cqe);
+	cq = sim_cq_close(cq, &cqe);
+	if (cq)
+		sim_cq_wake(d->w, cq);
+}
+
+/* For its completion. False: later, as a stopped process has the queue. An
+ * error is no matter for later: what follows it is flushed. */
+static bool open_send_cq(struct delivery *d, enum ibv_wc_status status,
+			 struct sim_cq **cq)
+{
+	if (!status)
+		return sim_cq_open_unless_stopped(d->w, d->qp->send_cq, cq);
+	*cq = sim_cq_open(d->w, d->qp->send_cq);
+	return true;
 }
 
 void sim_end_head(struct delivery *d, enum ibv_wc_status status)
 {
 	bool is_told = (d->wqe->flags & SIM_WQE_SIGNALED) || status;
-
 	bool is_due = is_told && !(d->wqe->flags & SIM_WQE_COMPLETED);
 	uint32_t index = d->qp->sq.head;
+	struct sim_cq *cq = NULL;
+
+	if (is_due && !open_send_cq(d, status, &cq)) {
+		d->wqe->flags |= SIM_WQE_OWED;
+		note_starved(d);
+		return;
+	}
 
 	/* The head first: dying in between loses one completion, and never
 	 * reports a request twice. */
@@ -107,8 +137,8 @@ void sim_end_head(struct delivery *d, enum ibv_wc_status status)
 	atomic_store_explicit(&d->qp->sq.head, index + 1, memory_order_release);
 	if (d->model->reclaims_when_done)
 		atomic_store(&d->qp->sq.done, index + 1);
-	if (is_due)
-		push_send_cqe(d, index, status);
+	if (cq)
+		push_send_cqe(d, cq, index, status);
 }
 
 /* The requester's error: the request gets its status, all others flush. The
@@ -246,15 +276,6 @@ bool sim_no_answer(struct delivery *d)
 	return false;
 }
 
-/* We look ourselves when we poll: see kick_later. */
-static void note_starved(struct delivery *d)
-{
-	struct sim_cq *cq = sim_cq_get(d->w, d->qp->send_cq);
-
-	if (cq && d->qp->object.proc == d->w->proc && !sim_is_armed(d->w))
-		atomic_store(&cq->starved, atomic_load(&d->qp->object.handle));
-}
-
 bool sim_copy_failed(struct delivery *d, enum sim_copy_result why)
 {
 	if (why == SIM_COPY_GONE)
@@ -368,6 +389,7 @@ bool sim_takes_messages(struct delivery *d)
 static void tap_head(struct delivery *d)
 {
 	struct sim_wqe *wqe = d->wqe;
+	struct sim_cq *cq;
 
 	if (wqe->flags & SIM_WQE_TAPPED)
 		return;
@@ -378,7 +400,9 @@ static void tap_head(struct delivery *d)
 	if (d->model->completes_at_post &&
 	    d->model->completes_at_post(d->host) &&
 	    (wqe->flags & SIM_WQE_SIGNALED)) {
-		push_send_cqe(d, d->qp->sq.head, IBV_WC_SUCCESS);
+		cq = sim_cq_open(d->w, d->qp->send_cq);
+		if (cq)
+			push_send_cqe(d, cq, d->qp->sq.head, IBV_WC_SUCCESS);
 		wqe->flags |= SIM_WQE_COMPLETED;
 	}
 }
@@ -473,11 +497,16 @@ static bool is_held(struct delivery *d)
 static bool step(struct delivery *d)
 {
 	struct sim_qp *qp = d->qp;
+	uint32_t head = qp->sq.head;
 
-	d->is_overrun = false;
-	d->wqe = sim_wqe_at(d->w, &qp->sq, qp->sq.head);
+	d->is_overrun = d->is_stuck = false;
+	d->wqe = sim_wqe_at(d->w, &qp->sq, head);
 	d->op = sim_op_of(d->wqe->opcode);
 	d->len = d->wqe->len;
+	if (d->wqe->flags & SIM_WQE_OWED) {
+		sim_end_head(d, IBV_WC_SUCCESS);
+		return qp->sq.head != head;
+	}
 	if (d->is_armed && d->w->seg->late_ns && is_held(d))
 		return false;
 	tap_head(d);

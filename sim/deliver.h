@@ -56,6 +56,7 @@ struct delivery {
 	struct sim_srq *srq;
 	uint32_t recv_cq;
 	uint32_t recv_pd;
+	bool is_stuck;	 /* a stopped process has the peer's queue */
 	bool is_overrun; /* the receive's completion found no room */
 	/* Sleeps on the receive's completion. It is woken when ours is there,
 	 * too: an answer never comes before the acknowledge. */

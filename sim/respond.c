@@ -212,7 +212,9 @@ static bool send_late(struct delivery *d)
 	d->recv_cq = d->peer->recv_cq;
 	cqe = recv_cqe(d, &unknown, IBV_WC_SUCCESS, 0);
 	cqe.is_late = 1;
-	cq = sim_cq_open(d->w, d->recv_cq);
+	d->is_stuck = !sim_cq_open_unless_stopped(d->w, d->recv_cq, &cq);
+	if (d->is_stuck)
+		return false;
 	if (cq && sim_cq_has_room(cq))
 		data = sim_parcel_put(d->w, cq, &cqe);
 	if (!data) {
@@ -311,6 +313,18 @@ static enum ibv_wc_status fit_of(const struct delivery *d,
 				  : IBV_WC_SUCCESS;
 }
 
+/* Is a stopped process in the middle of the queue for its completion? */
+static bool is_queue_stuck(struct delivery *d)
+{
+	struct sim_cq *cq;
+
+	if (!sim_cq_open_unless_stopped(d->w, d->recv_cq, &cq))
+		return true;
+	if (cq)
+		sim_drop(&cq->lock);
+	return false;
+}
+
 /* Match with the receive at the head. Both locks held, and released. */
 static bool fill_receive(struct delivery *d, struct sim_wqe *recv)
 {
@@ -341,6 +355,8 @@ static bool fill_receive(struct delivery *d, struct sim_wqe *recv)
 		misfit(d, recv, IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_ACCESS_ERR);
 		return true;
 	}
+	if (is_queue_stuck(d))
+		return copy_failed(d, recv, SIM_COPY_STUCK);
 	sim_push_recv_cqe(d, recv, IBV_WC_SUCCESS, 0);
 	sim_close_recv(d);
 	if (sim_lost_in_overrun(d))
@@ -376,6 +392,10 @@ bool sim_meet_receive(struct delivery *d)
 		sim_drop(&peer->rq_lock);
 		sim_end_head(d, IBV_WC_SUCCESS);
 		return true;
+	}
+	if (d->is_stuck) {
+		sim_drop(&peer->rq_lock);
+		return sim_copy_failed(d, SIM_COPY_STUCK);
 	}
 	if (!sim_open_recv(d))
 		return no_queue(d);

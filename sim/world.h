@@ -281,6 +281,7 @@ enum sim_wqe_flag {
 	SIM_WQE_LOST = 1 << 8,	      /* dropped; sent again on timeout */
 	SIM_WQE_HELD = 1 << 9,	      /* late: it leaves at its time */
 	SIM_WQE_DUE = 1 << 10,	      /* and that has come */
+	SIM_WQE_OWED = 1 << 11, /* done, but for its completion (success) */
 };
 
 /* A work request in a ring; its sges, or its inline bytes, follow it. */
