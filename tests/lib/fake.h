@@ -14,7 +14,7 @@
 
 #define FAKE_DEVICES 8
 #define FAKE_PORTS   4
-#define FAKE_GIDS    8
+#define FAKE_GIDS    304 /* more than an index of 8 bits tells */
 
 struct fake_gid {
 	uint8_t raw[16];

@@ -431,7 +431,7 @@ Test(devices, E12_I2_one_that_does_not_answer_is_offered_to_nobody_else)
 	vb_registry_destroy(registry);
 }
 
-Test(devices, E14_a_context_is_only_lent)
+Test(devices, E8_a_walk_closes_what_it_opened)
 {
 	struct vb_registry *registry;
 

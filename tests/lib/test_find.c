@@ -64,7 +64,7 @@ Test(find, A2_takes_the_device_by_gid_and_its_index)
 	CHECK_EQ(found.gid.index, 6);
 }
 
-Test(find, DA24_DL7_looks_at_every_active_port)
+Test(find, DL7_a_port_that_is_not_active_is_passed_over)
 {
 	CHECK_EQ(find("apple-tb,ports=2", 1, NULL), 0);
 	CHECK_EQ(found.port.num, 2);

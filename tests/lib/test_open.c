@@ -490,7 +490,7 @@ Test(open, D12_two_threads_make_one_domain)
  * ----------------------------------------------------------------------------
  */
 
-Test(open, C1_C2_C3_C4_defaults_and_what_backends_make_of_them)
+Test(open, C1_C2_C4_defaults_and_what_backends_make_of_them)
 {
 	struct vb_registry *registry = walked();
 	struct vb_config common, config;

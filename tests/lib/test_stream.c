@@ -213,7 +213,7 @@ static void look_at_teardown(const struct shape *shape, struct stage *stage,
 	CHECK_EQ(spy_count(&end->spy, "modify:6"), 0); /* ERR */
 }
 
-Test(stream, A33_A34_L13_DL3_memory_goes_after_what_can_write_to_it)
+Test(stream, A33_A34_regions_go_after_what_can_write_to_them)
 {
 	in_all_shapes(look_at_teardown);
 }

@@ -183,7 +183,7 @@ Test(tcp, what_is_no_socket_is_no_peer_that_is_gone)
 }
 
 /* A real socket, its peer gone: an error, not a signal. */
-Test(tcp, DA14_DA31_a_peer_that_left_is_an_error_not_a_signal)
+Test(tcp, DA14_a_peer_that_left_is_an_error_not_a_signal)
 {
 	struct vb_options options = {.timeout_ns = 2000000000};
 	struct vb_transport *t;
