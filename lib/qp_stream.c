@@ -175,8 +175,6 @@ static int check_rings(struct qp_stream *qs)
 	return 0;
 }
 
-#define HARDENED_SLOTS 16u
-
 /* As many strides as the mode may need; what is agreed can only be less. */
 static int set_shape(struct qp_stream *qs, const struct vb_options *options)
 {
@@ -187,8 +185,8 @@ static int set_shape(struct qp_stream *qs, const struct vb_options *options)
 						      : kind->stride_bytes;
 	qs->send_slots = kind->send_slots;
 	qs->recv_slots = kind->recv_slots;
-	if (qs->mode != VB_COMPAT && qs->send_slots < HARDENED_SLOTS)
-		qs->send_slots = HARDENED_SLOTS;
+	if (qs->mode != VB_COMPAT)
+		qs->send_slots = kind->hardened_slots;
 	if (options->slots) {
 		qs->is_slots_given = true;
 		qs->send_slots = qs->recv_slots = options->slots;

@@ -34,6 +34,7 @@ struct qs_kind {
 	uint32_t stride_bytes;	 /* unless the options say */
 	uint32_t send_slots;	 /* of compat mode */
 	uint32_t recv_slots;	 /* of compat mode */
+	uint32_t hardened_slots; /* rings of 2 MiB, which a cache holds */
 	uint32_t frame_bytes;	 /* a queue's depth is counted in; or 0 */
 	enum vb_framing framing; /* of compat mode */
 	bool is_whole;		 /* each SEND is a whole stride */

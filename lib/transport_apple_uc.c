@@ -37,6 +37,7 @@ const struct qs_kind vb_kind_apple_uc = {
 	.stride_bytes = 131072,
 	.send_slots = 16,
 	.recv_slots = 16,
+	.hardened_slots = 16,
 	.frame_bytes = 4096,
 	.framing = VB_FRAMING_COMPAT,
 	.is_whole = true,

@@ -65,6 +65,7 @@ const struct qs_kind vb_kind_rc = {
 	.stride_bytes = 262144,
 	.send_slots = 1,
 	.recv_slots = 24,
+	.hardened_slots = 8,
 	.framing = VB_FRAMING_NONE,
 	.depth = depth,
 	.arm = arm,

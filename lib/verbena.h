@@ -126,7 +126,7 @@ struct vb_options {
 	 * (UC), 262144 (RC). */
 	uint32_t stride_bytes;
 	/* Strides that a ring holds, up to 64, and 1 GiB in all (UC: 4095
-	 * frames of 4096). 0: 16; RC's compat 24. */
+	 * frames of 4096). 0: 16 (UC), 24 (RC), 8 (RC hardened). */
 	uint32_t slots;
 	/* What may wait here when both ends send; 0: 1 GiB. */
 	uint64_t backlog_bytes;

@@ -234,9 +234,14 @@ static struct posted posted_of(uint64_t wr_id, const struct ibv_sge *sge)
 	return (struct posted){wr_id, at, sge->length};
 }
 
+static bool asks_no(void)
+{
+	return host.in.left && input_u8(&host.in) == 0xff;
+}
+
 static bool says_no(void)
 {
-	bool is_no = host.in.left && input_u8(&host.in) == 0xff;
+	bool is_no = asks_no();
 
 	host.has_other_fail |= is_no;
 	return is_no;
@@ -274,8 +279,11 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 	for (uint32_t i = 0; i < host.sends; i++)
 		MUST(host.send[i].wr_id != it.wr_id &&
 		     host.send[i].at != it.at);
-	if (says_no())
+	/* With sends in flight it is only full, and asked again. */
+	if (asks_no()) {
+		host.has_other_fail |= host.sends == 0;
 		return ENOMEM;
+	}
 	host.send[host.sends++] = it;
 	return 0;
 }

@@ -7,9 +7,9 @@ const struct shape shapes[SHAPE_COUNT] = {
 	{"hardened uc", "apple-tb", VB_TRANSPORT_AUTO, VB_HARDENED, true, 16,
 	 16},
 	{"compat rc", "mlx5", VB_TRANSPORT_AUTO, VB_COMPAT, false, 24, 1},
-	{"hardened rc", "rxe", VB_TRANSPORT_AUTO, VB_HARDENED, false, 16, 16},
+	{"hardened rc", "rxe", VB_TRANSPORT_AUTO, VB_HARDENED, false, 8, 8},
 	{"hardened rc, crc", "mlx5,link=roce", VB_TRANSPORT_RC,
-	 VB_HARDENED_ONLY, true, 16, 16},
+	 VB_HARDENED_ONLY, true, 8, 8},
 };
 
 void shape_init(struct stage *stage, const struct shape *shape,
