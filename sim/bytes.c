@@ -51,18 +51,16 @@ void sim_cut_spans(struct sim_span *spans, int *count, uint64_t len)
 	}
 }
 
+/* Has either end gone while we were stopped, for whatever time? */
+static bool is_left(const struct delivery *d)
+{
+	return sim_qp_is_left(d->qp) || sim_qp_is_left(d->peer);
+}
+
 /*
  * Inline data lives in the segment, which every process has mapped, each at
  * its own address: whoever does the work copies from its own mapping.
  */
-/* We may have been stopped in the system's call, for whatever time. */
-static enum sim_copy_result unless_left(const struct delivery *d,
-					enum sim_copy_result result)
-{
-	return sim_qp_is_left(d->qp) || sim_qp_is_left(d->peer) ? SIM_COPY_GONE
-								: result;
-}
-
 enum sim_copy_result sim_copy_data(struct delivery *d)
 {
 	struct sim_span here = {(uintptr_t)(d->wqe + 1), d->len};
@@ -76,18 +74,18 @@ enum sim_copy_result sim_copy_data(struct delivery *d)
 		.to = d->to,
 		.to_count = d->to_count,
 	};
+	struct sim_cq *cq = NULL;
 
-	if (sim_qp_is_left(d->qp) || sim_qp_is_left(d->peer))
+	if (is_left(d))
 		return SIM_COPY_GONE;
 	if (!d->len)
 		return SIM_COPY_OK;
-	if (d->op->class == SIM_OP_SEND && d->recv_cq && !is_inline) {
-		struct sim_cq *cq = sim_cq_get(d->w, d->recv_cq);
-
-		if (cq && sim_share_copy(d->w, cq, &copy, &result))
-			return unless_left(d, result);
-	}
-	return unless_left(d, sim_copy(d->w, &copy));
+	if (d->op->class == SIM_OP_SEND && d->recv_cq && !is_inline)
+		cq = sim_cq_get(d->w, d->recv_cq);
+	if (!cq || !sim_share_copy(d->w, cq, &copy, &result))
+		result = sim_copy(d->w, &copy);
+	/* The system's call is where a stop is most likely. */
+	return is_left(d) ? SIM_COPY_GONE : result;
 }
 
 /* Change byte `at` of what has landed; false when it is outside, or equal. */
