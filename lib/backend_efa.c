@@ -117,8 +117,7 @@ static const struct vb_backend efa = {
 	.claim = claim,
 	.defaults = defaults,
 	.transport = VB_TRANSPORT_SRD,
-	.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-		  IBV_ACCESS_REMOTE_WRITE,
+	.access = VB_ACCESS,
 	.qp_kinds = 1u << VB_QP_SRD,
 	.qp_check = qp_check,
 	.qp_create = qp_create,

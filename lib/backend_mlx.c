@@ -21,7 +21,6 @@ static const struct vb_backend mlx = {
 	.name = "NVIDIA ConnectX",
 	.rank = 20,
 	.claim = claim,
-	.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-		  IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
+	.access = VB_ACCESS | IBV_ACCESS_REMOTE_ATOMIC,
 };
 VB_BACKEND(mlx);

@@ -397,11 +397,7 @@ struct ibv_pd *vb_domain_pd(const struct vb_domain *domain)
 
 unsigned vb_shared_access(const struct vb_shared *shared)
 {
-	const unsigned standard = IBV_ACCESS_LOCAL_WRITE |
-				  IBV_ACCESS_REMOTE_READ |
-				  IBV_ACCESS_REMOTE_WRITE;
-
-	return shared->backend->access ? shared->backend->access : standard;
+	return shared->backend->access ? shared->backend->access : VB_ACCESS;
 }
 
 int vb_region_open(struct vb_domain *domain, void *addr, size_t length,

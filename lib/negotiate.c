@@ -31,7 +31,6 @@ static void use_compat(struct qp_stream *qs)
 
 	qs->wire.framing = kind->framing;
 	qs->wire.has_crc = false;
-	qs->is_coalescing = kind->framing != VB_FRAMING_NONE;
 	qs->mtu = qs->found.port.active_mtu;
 	if (!qs->is_slots_given) {
 		qs->recv_slots = SMALLER(qs->recv_slots, kind->recv_slots);
@@ -48,7 +47,6 @@ static void use_hardened(struct qp_stream *qs, const struct vb_choice *choice)
 	qs->wire.has_crc = choice->features & VB_FEATURE_CRC;
 	qs->wire.stride_bytes = choice->stride_bytes;
 	qs->send_slots = qs->recv_slots = choice->slots;
-	qs->is_coalescing = true;
 	qs->mtu = choice->mtu;
 }
 

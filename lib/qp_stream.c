@@ -141,9 +141,7 @@ static int to_init(struct qp_stream *qs)
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = qs->found.port.num,
-		.qp_access_flags = IBV_ACCESS_LOCAL_WRITE |
-				   IBV_ACCESS_REMOTE_READ |
-				   IBV_ACCESS_REMOTE_WRITE,
+		.qp_access_flags = VB_ACCESS,
 	};
 
 	return qs_modify(qs, &attr,

@@ -14,9 +14,8 @@
 #include "lib/transport.h"
 #include "lib/wire.h"
 
-#define QS_SLOTS_MAX 64u
-#define QS_RECV_TAG  (1ull << 20) /* in wr_id, above the slot */
-#define QS_READY     0x2a	  /* compat UC's readiness byte */
+#define QS_RECV_TAG (1ull << 20) /* in wr_id, above the slot */
+#define QS_READY    0x2a	 /* compat UC's readiness byte */
 
 struct qp_stream;
 
@@ -53,7 +52,6 @@ struct qs_queued {
 
 struct qs_ring {
 	uint8_t *memory;
-	size_t bytes;
 	struct vb_region region;
 };
 
@@ -86,19 +84,18 @@ struct qp_stream {
 	uint32_t send_slots, recv_slots;
 	uint32_t inline_bytes;
 	uint8_t mtu;
-	bool is_coalescing;  /* else each call ends a SEND (2.4) */
 	bool is_slots_given; /* the options say how many */
 
 	bool is_activated;
 	bool is_live;
-	bool send_busy[QS_SLOTS_MAX];
-	uint64_t send_frame[QS_SLOTS_MAX];  /* ordinal of what is in flight */
-	uint64_t send_offset[QS_SLOTS_MAX]; /* and where it starts */
-	uint32_t send_dirty[QS_SLOTS_MAX];  /* payload bytes ever in it */
+	bool send_busy[VB_SLOTS_MAX];
+	uint64_t send_frame[VB_SLOTS_MAX];  /* ordinal of what is in flight */
+	uint64_t send_offset[VB_SLOTS_MAX]; /* and where it starts */
+	uint32_t send_dirty[VB_SLOTS_MAX];  /* payload bytes ever in it */
 	uint32_t sends_busy;
-	uint8_t posted[QS_SLOTS_MAX]; /* receives, in the order of posting */
+	uint8_t posted[VB_SLOTS_MAX]; /* receives, in the order of posting */
 	uint32_t posted_head, posted_count;
-	struct qs_queued queue[QS_SLOTS_MAX];
+	struct qs_queued queue[VB_SLOTS_MAX];
 	uint32_t queue_head, queue_count;
 	bool is_flowing; /* the last look at completions found some */
 	int pending;	 /* slot being filled, or -1 */
@@ -121,10 +118,7 @@ int vb_find(struct qp_stream *qs, const struct vb_options *options,
 int qs_failed(struct qp_stream *qs, int error, const char *call);
 int qs_modify(struct qp_stream *qs, struct ibv_qp_attr *attr, int mask,
 	      const char *state);
-/* What every kind says of the way to the peer, for RTR. */
-#define QS_PATH_MASK                                                    \
-	(IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | \
-	 IBV_QP_RQ_PSN)
+/* What every kind says of the way to the peer (VB_PATH_MASK). */
 struct ibv_qp_attr qs_path(const struct qp_stream *qs,
 			   const struct vb_caps *peer, uint32_t psn);
 int qs_close(struct vb_transport *t, struct vb_cause *cause);
@@ -136,6 +130,7 @@ int qs_recv(struct vb_transport *t, void *data, size_t size);
 int qs_flush(struct vb_transport *t);
 int qs_reserve(struct vb_transport *t, void **space, size_t *size);
 int qs_commit(struct vb_transport *t, size_t size);
+/* What is pending has been posted. */
 int qs_peek(struct vb_transport *t, const void **data, size_t *size);
 int qs_consume(struct vb_transport *t, size_t size);
 /* D-A7: wait until the device has taken all sends. */

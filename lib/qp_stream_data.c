@@ -343,7 +343,6 @@ static int free_slot(const struct qp_stream *qs)
 static int acquire_pending(struct qp_stream *qs)
 {
 	struct vb_wait wait = {.what = "send", .is_send = true};
-
 	int rc = 0;
 
 	if (qs->pending >= 0)
@@ -373,16 +372,17 @@ static uint8_t *room_of(const struct qp_stream *qs, uint32_t *room)
 	return qs_slot(qs, &qs->send_ring, (uint32_t)qs->pending) + at;
 }
 
-/* Bytes are in the pending slot; `is_end` of what the user gave. */
+/* Bytes are in the pending slot; `is_end` of what the user gave. Without frames
+ * that ends the SEND, too (2.4). */
 static int append(struct qp_stream *qs, uint32_t size, bool is_end)
 {
+	bool is_bare = qs->wire.framing == VB_FRAMING_NONE;
 	uint32_t room;
 
 	qs->pending_len += size;
 	qs->base.sent_bytes += size;
 	room_of(qs, &room);
-	return room == 0 || (is_end && !qs->is_coalescing) ? post_pending(qs)
-							   : 0;
+	return room == 0 || (is_end && is_bare) ? post_pending(qs) : 0;
 }
 
 int qs_send(struct vb_transport *t, const void *data, size_t size)
@@ -437,7 +437,7 @@ int qs_peek(struct vb_transport *t, const void **data, size_t *size)
 {
 	struct qp_stream *qs = (struct qp_stream *)t;
 	struct vb_wait wait = {.what = "receive"};
-	int rc = qs->is_live ? post_pending(qs) : -ENOTCONN;
+	int rc = 0;
 
 	while (rc == 0) {
 		struct qs_queued *queued = &qs->queue[qs->queue_head];
@@ -469,9 +469,8 @@ int qs_consume(struct vb_transport *t, size_t size)
 
 int qs_recv(struct vb_transport *t, void *data, size_t size)
 {
-	struct qp_stream *qs = (struct qp_stream *)t;
 	uint8_t *to = data;
-	int rc = qs->is_live ? post_pending(qs) : -ENOTCONN;
+	int rc = qs_flush(t);
 	size_t kept = rc ? 0 : vb_backlog_take(t, data, size);
 
 	t->received_bytes += kept;

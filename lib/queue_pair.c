@@ -41,9 +41,6 @@ static const struct step {
 };
 
 #define PLACE (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT)
-#define PATH                                                            \
-	(IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | \
-	 IBV_QP_RQ_PSN)
 #define START (IBV_QP_STATE | IBV_QP_SQ_PSN)
 
 static const struct kind {
@@ -55,14 +52,15 @@ static const struct kind {
 	[VB_QP_RC] = {.name = "RC",
 		      .type = IBV_QPT_RC,
 		      .mask = {PLACE | IBV_QP_ACCESS_FLAGS,
-			       PATH | IBV_QP_MAX_DEST_RD_ATOMIC |
+			       VB_PATH_MASK | IBV_QP_MAX_DEST_RD_ATOMIC |
 				       IBV_QP_MIN_RNR_TIMER,
 			       START | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 				       IBV_QP_RNR_RETRY |
 				       IBV_QP_MAX_QP_RD_ATOMIC}},
 	[VB_QP_UC] = {.name = "UC",
 		      .type = IBV_QPT_UC,
-		      .mask = {PLACE | IBV_QP_ACCESS_FLAGS, PATH, START}},
+		      .mask = {PLACE | IBV_QP_ACCESS_FLAGS, VB_PATH_MASK,
+			       START}},
 	[VB_QP_SRD] = {.name = "SRD",
 		       .type = IBV_QPT_DRIVER,
 		       .has_ah = true,

@@ -56,7 +56,6 @@ void vb_transport_init(struct vb_transport *t,
 	};
 }
 
-#define SLOTS_MAX  64u
 #define STRIDE_MAX (1u << 30)
 
 int vb_options_check(struct vb_transport *t, const struct vb_options *options)
@@ -71,7 +70,7 @@ int vb_options_check(struct vb_transport *t, const struct vb_options *options)
 		 options->stride_bytes % 4096 ||
 			 options->stride_bytes > STRIDE_MAX,
 		 "a multiple of 4096 up to 1 GiB"},
-		{"slots", options->slots, options->slots > SLOTS_MAX,
+		{"slots", options->slots, options->slots > VB_SLOTS_MAX,
 		 "at most 64"},
 		{"mode", options->mode, options->mode > VB_HARDENED_ONLY,
 		 "one of enum vb_mode"},

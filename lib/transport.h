@@ -13,7 +13,8 @@ struct vb_transport_ops {
 	int (*flush)(struct vb_transport *t);
 	int (*reserve)(struct vb_transport *t, void **space, size_t *size);
 	int (*commit)(struct vb_transport *t, size_t size);
-	/* What is in the backlog comes first: not these calls' concern. */
+	/* What is in the backlog comes first, and what is pending is posted:
+	 * not these calls' concern. */
 	int (*peek)(struct vb_transport *t, const void **data, size_t *size);
 	int (*consume)(struct vb_transport *t, size_t size);
 	int (*close)(struct vb_transport *t, struct vb_cause *cause);
@@ -70,6 +71,8 @@ int vb_fail(struct vb_transport *t, enum vb_code code, int error,
 void vb_transport_init(struct vb_transport *t,
 		       const struct vb_transport_ops *ops,
 		       const struct vb_options *options);
+
+#define VB_SLOTS_MAX 64u
 
 /* Before anything is looked for. 0, or the latched -EINVAL. */
 int vb_options_check(struct vb_transport *t, const struct vb_options *options);

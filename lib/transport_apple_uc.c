@@ -13,7 +13,7 @@ static int arm(struct qp_stream *qs, const struct vb_caps *peer)
 {
 	struct ibv_qp_attr rtr = qs_path(qs, peer, PSN);
 	struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .sq_psn = PSN};
-	int rc = qs_modify(qs, &rtr, QS_PATH_MASK, "RTR");
+	int rc = qs_modify(qs, &rtr, VB_PATH_MASK, "RTR");
 
 	if (rc == 0)
 		rc = qs_modify(qs, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN, "RTS");

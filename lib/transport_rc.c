@@ -17,7 +17,7 @@ static int to_rtr(struct qp_stream *qs, const struct vb_caps *peer)
 	attr.max_dest_rd_atomic = 1;
 	attr.min_rnr_timer = 1; /* 0.01 ms */
 	return qs_modify(qs, &attr,
-			 QS_PATH_MASK | IBV_QP_MAX_DEST_RD_ATOMIC |
+			 VB_PATH_MASK | IBV_QP_MAX_DEST_RD_ATOMIC |
 				 IBV_QP_MIN_RNR_TIMER,
 			 "RTR");
 }

@@ -17,6 +17,17 @@
 
 #include "lib/verbena.h"
 
+/* What is said of every way to a connected peer, in the step to RTR. */
+#define VB_PATH_MASK                                                    \
+	(IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | \
+	 IBV_QP_RQ_PSN)
+
+/* Of regions, if their backend does not say, and of the transports' queue
+ * pairs: some refuse less (R8). */
+#define VB_ACCESS                                          \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
+	 IBV_ACCESS_REMOTE_WRITE)
+
 /* Not Apple's; there the optional entries are never there, either. */
 struct _compat_ibv_port_attr;
 struct ibv_gid_entry;

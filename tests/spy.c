@@ -94,11 +94,8 @@ static int hook_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 		if (me->bad.fail_rtr)
 			return me->bad.fail_rtr;
 	}
-	if (attr->qp_state == IBV_QPS_RTS) {
+	if (attr->qp_state == IBV_QPS_RTS)
 		me->rts = *attr;
-		if (me->bad.fail_rts)
-			return me->bad.fail_rts;
-	}
 	return rig_verbs()->modify_qp(qp, attr, mask);
 }
 

@@ -36,7 +36,6 @@ struct spy {
 	struct {
 		int fail_dereg;		 /* errno of dereg_mr */
 		int fail_rtr;		 /* errno of modify_qp to RTR */
-		int fail_rts;		 /* errno of modify_qp to RTS */
 		int poll_result;	 /* returned by poll_cq when negative */
 		uint64_t wrong_wr_id;	 /* of the next receive completion */
 		bool duplicate_recv;	 /* hand the next one out twice */
