@@ -34,6 +34,7 @@ int sim_spans_of(struct sim_world *w, uint32_t pd, struct sim_wqe *wqe,
 			return -1;
 		spans[count].addr = sim_bus_address(mr, sge[i].addr);
 		spans[count].length = sge[i].length;
+		spans[count].mr = mr;
 		count++;
 	}
 	return count;
@@ -63,7 +64,8 @@ static bool is_left(const struct delivery *d)
  */
 enum sim_copy_result sim_copy_data(struct delivery *d)
 {
-	struct sim_span here = {(uintptr_t)(d->wqe + 1), d->len};
+	struct sim_span here = {.addr = (uintptr_t)(d->wqe + 1),
+				.length = d->len};
 	bool is_inline = d->wqe->flags & SIM_WQE_INLINE;
 	enum sim_copy_result result;
 	struct sim_copy copy = {
@@ -97,8 +99,9 @@ static bool poke(struct delivery *d, const struct sim_fault *fault)
 	if (fault->at >= d->len)
 		return false;
 	for (int i = 0; i < d->to_count; skip -= d->to[i++].length) {
-		struct sim_span far = {d->to[i].addr + skip, 1};
-		struct sim_span near = {(uintptr_t)&old, 1};
+		struct sim_span far = {.addr = d->to[i].addr + skip,
+				       .length = 1};
+		struct sim_span near = {.addr = (uintptr_t)&old, .length = 1};
 		struct sim_copy in = {d->to_proc, d->w->proc, &far,
 				      &near,	  1,	      1};
 		struct sim_copy out = {d->w->proc, d->to_proc, &near,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The data mover: bytes move once, by whoever does the work. memcpy inside a
- * process; process_vm_readv or writev when one side is another process; both,
- * through a small buffer, when neither side is the caller's.
+ * process, and where the other's memory can be mapped; process_vm_readv or
+ * writev when one side is another process; both, through a small buffer, when
+ * neither side is the caller's.
  */
 #define _GNU_SOURCE
 #include "sim/core.h"
@@ -21,6 +22,7 @@ struct piece {
 	uint64_t from;
 	uint64_t to;
 	uint64_t length;
+	const struct sim_span *from_span, *to_span;
 };
 
 struct cursor {
@@ -45,10 +47,12 @@ static bool next_piece(struct cursor *c, struct piece *piece)
 	}
 	if (c->from == copy->from_count || c->to == copy->to_count)
 		return false;
-	from_left = copy->from[c->from].length - c->from_done;
-	to_left = copy->to[c->to].length - c->to_done;
-	piece->from = copy->from[c->from].addr + c->from_done;
-	piece->to = copy->to[c->to].addr + c->to_done;
+	piece->from_span = &copy->from[c->from];
+	piece->to_span = &copy->to[c->to];
+	from_left = piece->from_span->length - c->from_done;
+	to_left = piece->to_span->length - c->to_done;
+	piece->from = piece->from_span->addr + c->from_done;
+	piece->to = piece->to_span->addr + c->to_done;
 	piece->length = from_left < to_left ? from_left : to_left;
 	c->from_done += piece->length;
 	c->to_done += piece->length;
@@ -131,6 +135,45 @@ static enum sim_copy_result move_vec(struct sim_world *w, uint32_t proc,
 	return failed(error, is_read);
 }
 
+static const struct sim_span *far_of(const struct piece *piece, bool is_read)
+{
+	return is_read ? piece->from_span : piece->to_span;
+}
+
+/* False: the far side's region is not mapped here, and nothing was done. */
+static bool move_mapped(struct sim_world *w, bool is_read,
+			const struct piece *piece, uint64_t *done)
+{
+	uint64_t near = is_read ? piece->to : piece->from;
+	uint64_t far = is_read ? piece->from : piece->to;
+
+	if (!sim_may_map(far_of(piece, is_read)) ||
+	    !sim_map_copy(w, far_of(piece, is_read)->mr, far,
+			  (void *)(uintptr_t)near, piece->length, is_read))
+		return false;
+	*done += piece->length;
+	return true;
+}
+
+/* What is not mapped goes together: to begin a call is dear. */
+static enum sim_copy_result move(struct sim_world *w, uint32_t proc,
+				 bool is_read, const struct piece *pieces,
+				 int count, uint64_t *done)
+{
+	enum sim_copy_result rc = SIM_COPY_OK;
+
+	for (int i = 0, n; i < count && rc == SIM_COPY_OK; i += n) {
+		n = 1;
+		if (move_mapped(w, is_read, &pieces[i], done))
+			continue;
+		while (i + n < count &&
+		       !sim_may_map(far_of(&pieces[i + n], is_read)))
+			n++;
+		rc = move_vec(w, proc, is_read, pieces + i, n, done);
+	}
+	return rc;
+}
+
 static enum sim_copy_result move_bounced(struct sim_world *w,
 					 const struct sim_copy *copy,
 					 struct piece piece)
@@ -142,8 +185,12 @@ static enum sim_copy_result move_bounced(struct sim_world *w,
 	while (piece.length && rc == SIM_COPY_OK) {
 		uint64_t n =
 			piece.length < BOUNCE_SIZE ? piece.length : BOUNCE_SIZE;
-		struct piece in = {piece.from, (uintptr_t)buffer, n};
-		struct piece out = {(uintptr_t)buffer, piece.to, n};
+		struct piece in = {.from = piece.from,
+				   .to = (uintptr_t)buffer,
+				   .length = n};
+		struct piece out = {.from = (uintptr_t)buffer,
+				    .to = piece.to,
+				    .length = n};
 
 		rc = move_vec(w, copy->from_proc, true, &in, 1, &none);
 		if (rc == SIM_COPY_OK)
@@ -186,7 +233,7 @@ enum sim_copy_result sim_copy_counted(struct sim_world *w,
 			continue;
 		}
 		if (from_me || to_me)
-			rc = move_vec(w, far, to_me, pieces, n, done);
+			rc = move(w, far, to_me, pieces, n, done);
 		for (int i = 0; !from_me && !to_me && i < n && !rc; i++)
 			rc = move_bounced(w, copy, pieces[i]);
 		if (rc != SIM_COPY_OK)

@@ -304,6 +304,7 @@ void sim_late_leaves(struct sim_world *w, const struct sim_qp *qp,
 struct sim_span {
 	uint64_t addr;
 	uint64_t length;
+	const struct sim_mr *mr; /* that it lies in; NULL: none to map */
 };
 enum sim_copy_result {
 	SIM_COPY_OK,
@@ -390,11 +391,16 @@ enum sim_copy_result sim_mover_move(struct sim_world *w, uint32_t proc,
 				    uint64_t far, char *near, uint64_t length,
 				    bool is_read);
 
-/* mapping.c: with --map-memory, let peers map this region. */
+/* mapping.c: let peers map this region, if its memory can be shared. */
 void sim_map_region(struct sim_world *w, struct sim_mr *mr);
-/* Where a span of another process's region is in this one; false: nowhere. */
-bool sim_map_span(struct sim_world *w, const struct sim_mr *mr,
-		  struct sim_span *span);
+/* Copy between `far`, in that region of another process, and `near`. False: it
+ * cannot be mapped, and nothing was done. */
+bool sim_map_copy(struct sim_world *w, const struct sim_mr *mr, uint64_t far,
+		  void *near, uint64_t length, bool is_read);
+static inline bool sim_may_map(const struct sim_span *span)
+{
+	return span->mr && span->mr->map_fd >= 0;
+}
 /* The world is left: its regions are seen no more. */
 void sim_map_leave(void);
 void sim_map_forget(void);

@@ -89,7 +89,7 @@ static bool is_for(struct delivery *d, const struct sim_qp *peer)
 static bool fill(struct delivery *d, struct sim_wqe *recv)
 {
 	uint8_t grh[GRH_BYTES];
-	struct sim_span head = {(uintptr_t)grh, GRH_BYTES};
+	struct sim_span head = {.addr = (uintptr_t)grh, .length = GRH_BYTES};
 	struct sim_copy copy = {.from_proc = d->w->proc,
 				.to_proc = d->peer->object.proc,
 				.from = &head,

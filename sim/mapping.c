@@ -1,41 +1,51 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that peers copy to and from directly (verbena run --map-memory).
+ * Memory that peers copy to and from directly.
  *
- * On registration, whole pages of private memory are replaced, at their
- * address, by pages of a file that only has a descriptor; peers open that
- * through /proc and map it. It is opt-in, because a thread that writes to those
- * pages while they are registered may lose what it writes, and because fork
- * then shares them. What is not whole pages, or no private memory, stays as it
- * is and is copied by the kernel.
+ * A region may lie in memory that can be shared in any case: one shared mapping
+ * of a memfd that its process still has open, sealed against shrinking (a peer
+ * would otherwise die of SIGBUS with it). Peers open that through /proc and map
+ * it.
+ *
+ * With `verbena run --map-memory`, whole pages of private memory are on
+ * registration replaced, at their address, by pages of such a file. It is
+ * opt-in, because a thread that writes to those pages meanwhile may lose what
+ * it writes, and because fork then shares them. What is not whole pages, or
+ * neither, stays as it is and is copied by the kernel.
  */
 #define _GNU_SOURCE
 #include "sim/core.h"
 
-#include <errno.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define PAGE 4096u
+#define PAGE	  4096u
+#define SHARE_MIN 65536u /* a shorter region is not worth the look at it */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int file = -1; /* this process's */
+static int file = -1; /* this process's, for --map-memory */
 static uint64_t file_bytes;
 
-/* A peer's region in this process, by its slot in the table. */
+/* A peer's region in this process. */
 struct view {
 	uint32_t key; /* 0: none */
 	int32_t pid;
+	uint64_t inode;
 	uint64_t offset;
-	void *at;
 	uint64_t length;
+	char *at; /* NULL: it could not be mapped */
 };
-static struct view *views;
+#define VIEWS 1024
+static struct view views[VIEWS]; /* by the region's slot, modulo */
+/* Who copies reads; who unmaps writes, and so never under a copy. */
+static pthread_rwlock_t views_lock = PTHREAD_RWLOCK_INITIALIZER;
 
 static bool is_wanted(void)
 {
@@ -44,33 +54,53 @@ static bool is_wanted(void)
 	return text && *text == '1';
 }
 
-/* What lies at [start, end): the file at *offset; private memory; or else. */
-enum ground { OURS, PRIVATE, OTHER };
+/* Is there a page of a file? Cheaper than the list of all mappings. */
+static bool is_of_file(uint64_t addr)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	uint64_t entry = 0;
+	ssize_t n;
 
-static enum ground look_at(uint64_t start, uint64_t end, uint64_t *offset)
+	if (fd < 0)
+		return false;
+	n = pread(fd, &entry, sizeof(entry),
+		  (off_t)(addr / PAGE * sizeof(entry)));
+	close(fd);
+	return n == sizeof(entry) && entry >> 61 & 1;
+}
+
+/* What memory lies at [start, end). */
+enum ground { SHARED, PRIVATE, OTHER };
+
+struct place {
+	dev_t device;
+	uint64_t inode;
+	uint64_t offset;
+};
+
+static enum ground look_at(uint64_t start, uint64_t end, struct place *place)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
 	enum ground found = OTHER;
 	uint64_t at = start;
-	struct stat own;
 	char line[512];
 
 	if (!maps)
 		return OTHER;
-	if (fstat(file, &own) != 0)
-		own.st_ino = 0;
 	while (at < end && fgets(line, sizeof(line), maps)) {
 		unsigned long from, to, skip, inode;
+		unsigned int major, minor;
 		char rights[5];
 
-		if (sscanf(line, "%lx-%lx %4s %lx %*s %lu", &from, &to, rights,
-			   &skip, &inode) != 5 ||
+		if (sscanf(line, "%lx-%lx %4s %lx %x:%x %lu", &from, &to,
+			   rights, &skip, &major, &minor, &inode) != 7 ||
 		    to <= at)
 			continue;
-		if (from <= start && to >= end && own.st_ino &&
-		    inode == own.st_ino) {
-			*offset = skip + (start - from);
-			found = OURS;
+		if (from <= start && to >= end && strcmp(rights, "rw-s") == 0) {
+			place->device = makedev(major, minor);
+			place->inode = inode;
+			place->offset = skip + (start - from);
+			found = SHARED;
 			break;
 		}
 		if (from > at || inode || strcmp(rights, "rw-p") != 0 ||
@@ -80,6 +110,33 @@ static enum ground look_at(uint64_t start, uint64_t end, uint64_t *offset)
 		at = to;
 	}
 	fclose(maps);
+	return found;
+}
+
+static bool is_sealed(int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && (seals & F_SEAL_SHRINK);
+}
+
+/* This process's descriptor of that file, or -1. */
+static int find_file(const struct place *place)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	const struct dirent *entry;
+	int found = -1;
+
+	while (dir && found < 0 && (entry = readdir(dir))) {
+		int fd = atoi(entry->d_name); /* ".": 0, and as good as any */
+		struct stat is;
+
+		if (fstat(fd, &is) == 0 && is.st_ino == place->inode &&
+		    is.st_dev == place->device && is_sealed(fd))
+			found = fd;
+	}
+	if (dir)
+		closedir(dir);
 	return found;
 }
 
@@ -104,32 +161,57 @@ static bool replace(uint64_t start, uint64_t bytes, uint64_t *offset)
 		    file, (off_t)*offset) == at;
 }
 
+/* Have a file, which only grows. */
+static bool have_file(struct place *place)
+{
+	struct stat is;
+
+	if (file < 0) {
+		file = memfd_create("verbena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		if (file >= 0)
+			fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK);
+	}
+	if (file < 0 || fstat(file, &is) != 0)
+		return false;
+	place->inode = is.st_ino;
+	return true;
+}
+
 void sim_map_region(struct sim_world *w, struct sim_mr *mr)
 {
-	uint64_t offset = 0;
+	uint64_t end = mr->addr + mr->length;
+	bool is_wanted_all = is_wanted();
+	struct place place;
 	enum ground ground;
+	int fd = -1;
 
 	mr->map_fd = -1;
 	if (w->fd < 0 || mr->length == 0 || mr->addr % PAGE ||
-	    mr->length % PAGE || !is_wanted())
+	    mr->length % PAGE || mr->is_aliased)
+		return;
+	if (!is_wanted_all && (mr->length < SHARE_MIN || !is_of_file(mr->addr)))
 		return;
 	pthread_mutex_lock(&lock);
-	if (file < 0)
-		file = memfd_create("verbena", MFD_CLOEXEC);
-	ground = file < 0 ? OTHER
-			  : look_at(mr->addr, mr->addr + mr->length, &offset);
-	if (ground == OURS ||
-	    (ground == PRIVATE && replace(mr->addr, mr->length, &offset))) {
-		mr->map_offset = offset;
-		mr->map_fd = file;
+	ground = look_at(mr->addr, end, &place);
+	if (ground == SHARED)
+		fd = find_file(&place);
+	else if (ground == PRIVATE && is_wanted_all && have_file(&place) &&
+		 replace(mr->addr, mr->length, &place.offset))
+		fd = file;
+	if (fd >= 0) {
+		mr->map_offset = place.offset;
+		mr->map_inode = place.inode;
+		mr->map_fd = fd;
 	}
 	pthread_mutex_unlock(&lock);
 }
 
-static void *open_view(struct sim_world *w, const struct sim_mr *mr)
+static char *open_view(struct sim_world *w, const struct sim_mr *mr)
 {
+	uint64_t end = mr->map_offset + mr->length;
+	void *at = MAP_FAILED;
+	struct stat is;
 	char path[64];
-	void *at;
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d",
@@ -137,66 +219,107 @@ static void *open_view(struct sim_world *w, const struct sim_mr *mr)
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return NULL;
-	at = mmap(NULL, mr->length, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-		  (off_t)mr->map_offset);
+	/* The number may have become another file's. */
+	if (fstat(fd, &is) == 0 && is.st_ino == mr->map_inode &&
+	    is_sealed(fd) && (uint64_t)is.st_size >= end)
+		at = mmap(NULL, mr->length, PROT_READ | PROT_WRITE, MAP_SHARED,
+			  fd, (off_t)mr->map_offset);
 	close(fd);
 	return at == MAP_FAILED ? NULL : at;
 }
 
-/* The view of a region, made when it is first looked for; NULL without one. */
-static void *view_of(struct sim_world *w, const struct sim_mr *mr)
+/* Lock held. */
+static void close_view(struct view *view)
 {
-	struct view *view;
-	int32_t pid;
-
-	if (!views)
-		views = calloc(SIM_MR_MAX, sizeof(*views));
-	if (!views)
-		return NULL;
-	view = &views[mr - w->seg->mr];
-	pid = w->seg->proc[mr->object.proc].pid;
-	if (view->key == mr->key && view->pid == pid &&
-	    view->offset == mr->map_offset)
-		return view->at;
 	if (view->at)
 		munmap(view->at, view->length);
-	view->at = open_view(w, mr);
-	view->key = mr->key;
-	view->pid = pid;
-	view->offset = mr->map_offset;
-	view->length = mr->length;
-	return view->at;
+	*view = (struct view){0};
 }
 
-bool sim_map_span(struct sim_world *w, const struct sim_mr *mr,
-		  struct sim_span *span)
+static struct view *place_of(const struct sim_world *w, const struct sim_mr *mr)
 {
+	return &views[(mr - w->seg->mr) % VIEWS];
+}
+
+static int32_t pid_of(const struct sim_world *w, const struct sim_mr *mr)
+{
+	return w->seg->proc[mr->object.proc].pid;
+}
+
+static bool is_view_of(const struct sim_world *w, const struct view *view,
+		       const struct sim_mr *mr)
+{
+	return view->key == mr->key && view->pid == pid_of(w, mr) &&
+	       view->inode == mr->map_inode && view->offset == mr->map_offset;
+}
+
+/* A view keeps memory; of those whose region has ended, none is kept for long.
+ * Lock held. */
+static void sweep(struct sim_world *w)
+{
+	for (int i = 0; i < VIEWS; i++) {
+		const struct sim_mr *mr = &w->seg->mr[views[i].key >> 12];
+
+		if (views[i].key && (!atomic_load(&mr->object.handle) ||
+				     !is_view_of(w, &views[i], mr)))
+			close_view(&views[i]);
+	}
+}
+
+static void make_view(struct sim_world *w, const struct sim_mr *mr)
+{
+	struct view *view = place_of(w, mr);
+
+	pthread_rwlock_wrlock(&views_lock);
+	if (!is_view_of(w, view, mr)) {
+		sweep(w);
+		close_view(view);
+		*view = (struct view){
+			.key = mr->key,
+			.pid = pid_of(w, mr),
+			.inode = mr->map_inode,
+			.offset = mr->map_offset,
+			.length = mr->length,
+			.at = open_view(w, mr),
+		};
+	}
+	pthread_rwlock_unlock(&views_lock);
+}
+
+bool sim_map_copy(struct sim_world *w, const struct sim_mr *mr, uint64_t far,
+		  void *near, uint64_t length, bool is_read)
+{
+	const struct view *view = place_of(w, mr);
 	char *at = NULL;
 
-	if (mr->map_fd < 0 || mr->kind != SIM_MR_REGION || mr->is_aliased)
-		return false;
-	pthread_mutex_lock(&lock);
-	at = view_of(w, mr);
-	pthread_mutex_unlock(&lock);
-	if (at)
-		span->addr = (uintptr_t)at + (span->addr - mr->addr);
+	pthread_rwlock_rdlock(&views_lock);
+	if (!is_view_of(w, view, mr)) {
+		pthread_rwlock_unlock(&views_lock);
+		make_view(w, mr);
+		pthread_rwlock_rdlock(&views_lock);
+	}
+	if (is_view_of(w, view, mr) && view->at)
+		at = view->at + (far - mr->addr);
+	if (at && is_read)
+		memcpy(near, at, length);
+	else if (at)
+		memcpy(at, near, length);
+	pthread_rwlock_unlock(&views_lock);
 	return at != NULL;
 }
 
 void sim_map_leave(void)
 {
-	pthread_mutex_lock(&lock);
-	for (int i = 0; views && i < SIM_MR_MAX; i++)
-		if (views[i].at)
-			munmap(views[i].at, views[i].length);
-	free(views);
-	views = NULL;
-	pthread_mutex_unlock(&lock);
+	pthread_rwlock_wrlock(&views_lock);
+	for (int i = 0; i < VIEWS; i++)
+		close_view(&views[i]);
+	pthread_rwlock_unlock(&views_lock);
 }
 
 void sim_map_forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
+	pthread_rwlock_init(&views_lock, NULL);
 	if (file >= 0)
 		close(file); /* the parent's; its pages stay shared with it */
 	file = -1;

@@ -101,7 +101,8 @@ static enum ibv_wc_status fill(struct sim_world *w, const struct sim_cq *cq,
 {
 	uint64_t len = slot->cqe.byte_len;
 	struct sim_span to[SIM_SPAN_MAX],
-		from = {(uintptr_t)bytes_of(w, cq, slot), len};
+		from = {.addr = (uintptr_t)bytes_of(w, cq, slot),
+			.length = len};
 	struct sim_copy copy = {
 		.from_proc = w->proc,
 		.to_proc = cq->object.proc,

@@ -32,8 +32,7 @@ static enum ibv_wc_status check_request(struct delivery *d)
 	return IBV_WC_SUCCESS;
 }
 
-static enum ibv_wc_status check_key(struct delivery *d, struct sim_span *span,
-				    uint32_t *proc)
+static enum ibv_wc_status check_key(struct delivery *d, struct sim_span *span)
 {
 	struct sim_sge range = {d->wqe->op.remote.addr, d->wqe->len,
 				d->wqe->op.remote.rkey};
@@ -41,7 +40,7 @@ static enum ibv_wc_status check_key(struct delivery *d, struct sim_span *span,
 
 	if (d->op->class == SIM_OP_ATOMIC)
 		range.length = 8;
-	span->length = 0;
+	*span = (struct sim_span){0};
 	if (range.length == 0)
 		return IBV_WC_SUCCESS; /* C9-88: no key is looked at */
 	mr = sim_mr_check_remote(d->w, d->peer, &range, d->op->access);
@@ -49,12 +48,9 @@ static enum ibv_wc_status check_key(struct delivery *d, struct sim_span *span,
 		return IBV_WC_REM_ACCESS_ERR;
 	span->addr = sim_bus_address(mr, range.addr);
 	span->length = range.length;
+	span->mr = mr;
 	/* What was sent before is there before this is. */
 	sim_parcels_land_at(d->w, d->peer->object.proc, span, 1);
-	/* Mapped here, it is as good as this process's own. */
-	if (*proc != d->w->proc && d->op->class != SIM_OP_ATOMIC &&
-	    sim_map_span(d->w, mr, span))
-		*proc = d->w->proc;
 	return IBV_WC_SUCCESS;
 }
 
@@ -117,10 +113,10 @@ static void tell_receiver(struct delivery *d)
 #define BATCH_MAX  16
 #define BATCH_LONG 65536 /* a request of this length is worth a call */
 
-static bool may_batch(const struct delivery *d, uint32_t proc)
+static bool may_batch(const struct delivery *d)
 {
 	return atomic_load(&d->qp->state) == IBV_QPS_RTS &&
-	       proc != d->w->proc && d->len < BATCH_LONG &&
+	       d->peer->object.proc != d->w->proc && d->len < BATCH_LONG &&
 	       d->from_count == 1 && d->to_count == 1 && !d->op->has_imm &&
 	       !(d->wqe->flags & SIM_WQE_INLINE) && !d->is_armed &&
 	       !d->w->may_not_copy;
@@ -132,7 +128,6 @@ static bool add_to_batch(struct delivery *d, struct sim_wqe *wqe, int count)
 	bool is_read = d->op->class == SIM_OP_READ;
 	struct sim_span *here = (is_read ? d->to : d->from) + count;
 	struct sim_span *there = (is_read ? d->from : d->to) + count;
-	uint32_t far = is_read ? d->from_proc : d->to_proc, proc = far;
 	struct sim_wqe *head = d->wqe;
 	enum ibv_wc_status status;
 
@@ -143,18 +138,18 @@ static bool add_to_batch(struct delivery *d, struct sim_wqe *wqe, int count)
 			 is_read ? IBV_ACCESS_LOCAL_WRITE : 0, here) != 1)
 		return false;
 	d->wqe = wqe;
-	status = check_key(d, there, &proc);
+	status = check_key(d, there);
 	d->wqe = head;
-	return status == IBV_WC_SUCCESS && proc == far;
+	return status == IBV_WC_SUCCESS;
 }
 
 /* How many more there are; the spans of all are in the delivery. */
-static int collect_batch(struct delivery *d, uint32_t proc)
+static int collect_batch(struct delivery *d)
 {
 	struct sim_ring *ring = &d->qp->sq;
 	int count = 1;
 
-	if (!may_batch(d, proc))
+	if (!may_batch(d))
 		return 0;
 	while (count < BATCH_MAX &&
 	       ring->head + (uint32_t)count != ring->tail &&
@@ -170,8 +165,7 @@ static int collect_batch(struct delivery *d, uint32_t proc)
 /* Copy the head, and what can go with it; *more is how many that are. If one of
  * them fails, it says so when it is the head; those before it are done, and not
  * done again: who has seen their bytes may have changed them. */
-static enum sim_copy_result copy_batch(struct delivery *d, uint32_t proc,
-				       int *more)
+static enum sim_copy_result copy_batch(struct delivery *d, int *more)
 {
 	struct sim_copy copy = {.from_proc = d->from_proc,
 				.to_proc = d->to_proc,
@@ -181,7 +175,7 @@ static enum sim_copy_result copy_batch(struct delivery *d, uint32_t proc,
 	uint64_t done = 0;
 	int whole = 0;
 
-	*more = collect_batch(d, proc);
+	*more = collect_batch(d);
 	if (*more == 0)
 		return sim_copy_data(d);
 	copy.from_count = copy.to_count = 1 + *more;
@@ -204,8 +198,7 @@ static void end_batch(struct delivery *d, int more)
 	}
 }
 
-static bool do_write(struct delivery *d, const struct sim_span *remote,
-		     uint32_t proc)
+static bool do_write(struct delivery *d, const struct sim_span *remote)
 {
 	enum sim_copy_result copied;
 	int more;
@@ -214,8 +207,8 @@ static bool do_write(struct delivery *d, const struct sim_span *remote,
 		sim_cut_spans(d->from, &d->from_count, d->len);
 	d->to[0] = *remote;
 	d->to_count = remote->length != 0;
-	d->to_proc = proc;
-	copied = copy_batch(d, proc, &more);
+	d->to_proc = d->peer->object.proc;
+	copied = copy_batch(d, &more);
 	if (copied != SIM_COPY_OK)
 		return copy_failed(d, copied, copied == SIM_COPY_BAD_SOURCE);
 	sim_strike_bytes(d);
@@ -227,8 +220,7 @@ static bool do_write(struct delivery *d, const struct sim_span *remote,
 	return true;
 }
 
-static bool do_read(struct delivery *d, const struct sim_span *remote,
-		    uint32_t proc)
+static bool do_read(struct delivery *d, const struct sim_span *remote)
 {
 	enum sim_copy_result copied;
 	int more;
@@ -237,8 +229,8 @@ static bool do_read(struct delivery *d, const struct sim_span *remote,
 		return local_failed(d, IBV_WC_LOC_PROT_ERR);
 	d->from[0] = *remote;
 	d->from_count = remote->length != 0;
-	d->from_proc = proc;
-	copied = copy_batch(d, proc, &more);
+	d->from_proc = d->peer->object.proc;
+	copied = copy_batch(d, &more);
 	if (copied != SIM_COPY_OK)
 		return copy_failed(d, copied, copied == SIM_COPY_BAD_TARGET);
 	sim_strike_bytes(d);
@@ -252,7 +244,7 @@ static enum sim_copy_result move_word(struct delivery *d, uint64_t *word,
 				      const struct sim_span *remote,
 				      bool is_read)
 {
-	struct sim_span here = {(uintptr_t)word, 8};
+	struct sim_span here = {.addr = (uintptr_t)word, .length = 8};
 	struct sim_copy copy = {
 		.from_proc = is_read ? d->peer->object.proc : d->w->proc,
 		.to_proc = is_read ? d->w->proc : d->peer->object.proc,
@@ -270,7 +262,7 @@ static bool do_atomic(struct delivery *d, const struct sim_span *remote)
 	pthread_mutex_t *lock =
 		&d->w->seg->atomic_lock[(d->wqe->op.remote.rkey >> 12) % 64];
 	uint64_t old = 0, new;
-	struct sim_span here = {(uintptr_t)&old, 8};
+	struct sim_span here = {.addr = (uintptr_t)&old, .length = 8};
 	struct sim_copy out = {d->w->proc, d->qp->object.proc, &here, d->to,
 			       1,	   d->to_count};
 	enum sim_copy_result copied;
@@ -314,7 +306,6 @@ bool sim_meet_remote(struct delivery *d)
 {
 	struct sim_span remote = {0};
 	enum ibv_wc_status status;
-	uint32_t proc;
 	bool goes_on;
 
 	sim_take(d->w, &d->peer->rq_lock);
@@ -335,15 +326,14 @@ bool sim_meet_remote(struct delivery *d)
 		return refuse(d, status);
 	if (!has_receive(d, &goes_on))
 		return goes_on;
-	proc = d->peer->object.proc;
-	status = check_key(d, &remote, &proc);
+	status = check_key(d, &remote);
 	if (status != IBV_WC_SUCCESS)
 		return refuse(d, status);
 	switch ((enum sim_op_class)d->op->class) {
 	case SIM_OP_WRITE:
-		return do_write(d, &remote, proc);
+		return do_write(d, &remote);
 	case SIM_OP_READ:
-		return do_read(d, &remote, proc);
+		return do_read(d, &remote);
 	case SIM_OP_ATOMIC:
 		return do_atomic(d, &remote);
 	case SIM_OP_SEND:

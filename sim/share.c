@@ -29,8 +29,8 @@ copy_piece(struct sim_world *w, const struct sim_share *share, uint32_t piece)
 {
 	uint64_t at = (uint64_t)piece * share->piece_bytes;
 	uint64_t left = share->length - at;
-	struct sim_span from = {share->from_addr + at, left};
-	struct sim_span to = {share->to_addr + at, left};
+	struct sim_span from = {.addr = share->from_addr + at, .length = left};
+	struct sim_span to = {.addr = share->to_addr + at, .length = left};
 	struct sim_copy copy = {
 		.from_proc = sim_locker_slot(share->from),
 		.to_proc = share->to_proc,
@@ -158,7 +158,8 @@ bool sim_share_copy(struct sim_world *w, struct sim_cq *cq,
 	if (copy->from_count != 1 || copy->to_count != 1 ||
 	    copy->from->length < LEAST_BYTES || copy->from_proc != w->proc ||
 	    copy->to_proc == w->proc || copy->to_proc != cq->object.proc ||
-	    w->may_not_copy || sim_is_armed(w) || !take(w, cq, result))
+	    sim_may_map(copy->to) || w->may_not_copy || sim_is_armed(w) ||
+	    !take(w, cq, result))
 		return false;
 	if (*result != SIM_COPY_OK) {
 		end(share, *result);

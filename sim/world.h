@@ -118,6 +118,7 @@ struct sim_mr {
 		is_aliased; /* R6: only the low 32 address bits reach the bus */
 	int32_t map_fd;	    /* of its owner: peers map it; -1: not so */
 	uint64_t map_offset;
+	uint64_t map_inode; /* of that file: the descriptor may be another's */
 	uint64_t addr;
 	uint64_t length;
 	uint64_t iova;

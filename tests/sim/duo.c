@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Two processes in one world; see duo.h. */
+#define _GNU_SOURCE
 #include "tests/sim/duo.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -18,6 +20,48 @@ uint8_t duo_byte(uint32_t message, uint32_t at)
 	return (uint8_t)(message * 31 + at * 7 + 1);
 }
 
+enum duo_memory duo_memory;
+
+static int make_file(void)
+{
+	int fd = memfd_create("duo", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || ftruncate(fd, MEMORY))
+		return -1;
+	if (duo_memory == DUO_SEALED && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
+		return -1;
+	return fd;
+}
+
+static bool have_memory(struct side *side)
+{
+	void *at;
+
+	side->fd = -1;
+	if (duo_memory == DUO_MALLOC) {
+		at = aligned_alloc(4096, MEMORY);
+	} else {
+		side->fd = make_file();
+		at = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_SHARED,
+			  side->fd, 0);
+		if (at == MAP_FAILED)
+			return false;
+	}
+	side->memory = memset(at, 0, MEMORY);
+	side->mr = ibv_reg_mr(side->pd, side->memory, MEMORY, ACCESS);
+	return side->mr;
+}
+
+static void drop_memory(struct side *side)
+{
+	if (side->fd < 0) {
+		free(side->memory);
+	} else {
+		munmap(side->memory, MEMORY);
+		close(side->fd);
+	}
+}
+
 static bool make(struct side *side)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -30,15 +74,14 @@ static bool make(struct side *side)
 	ibv_free_device_list(list);
 	side->pd = ibv_alloc_pd(side->context);
 	side->cq = ibv_create_cq(side->context, 2 * DEPTH, NULL, NULL, 0);
-	side->memory = aligned_alloc(4096, MEMORY);
-	memset(side->memory, 0, MEMORY);
-	side->mr = ibv_reg_mr(side->pd, side->memory, MEMORY, ACCESS);
+	if (!have_memory(side))
+		return false;
 	init.send_cq = init.recv_cq = side->cq;
 	side->qp = ibv_create_qp(side->pd, &init);
 	side->other_cq = ibv_create_cq(side->context, 16, NULL, NULL, 0);
 	init.send_cq = init.recv_cq = side->other_cq;
 	side->other = ibv_create_qp(side->pd, &init);
-	return side->mr && side->qp && side->other;
+	return side->qp && side->other;
 }
 
 static int connect_to(struct side *side, struct ibv_qp *qp, uint32_t far_qp)
@@ -128,6 +171,21 @@ static uint32_t drain(struct side *side, uint32_t count)
 	return count;
 }
 
+static uint64_t renew(struct side *side)
+{
+	if (ibv_dereg_mr(side->mr))
+		return 1;
+	drop_memory(side);
+	return !have_memory(side);
+}
+
+static uint64_t swap(const struct side *side)
+{
+	int other = make_file();
+
+	return other < 0 || dup2(other, side->fd) != side->fd || close(other);
+}
+
 static void obey(struct side *side, int from, int to)
 {
 	struct note note;
@@ -158,6 +216,15 @@ static void obey(struct side *side, int from, int to)
 			break;
 		case UNREGISTER:
 			note.value = (uint64_t)ibv_dereg_mr(side->mr);
+			break;
+		case RENEW:
+			note.value = renew(side);
+			break;
+		case SHRINK:
+			note.value = (uint64_t)ftruncate(side->fd, 0);
+			break;
+		case SWAP:
+			note.value = swap(side);
 			break;
 		case END:
 			return;
@@ -269,7 +336,7 @@ static void clear(struct duo *duo)
 	CHECK_EQ(ibv_close_device(duo->side.context), 0);
 	sim_world_use(NULL);
 	sim_world_close(duo->world);
-	free(duo->side.memory);
+	drop_memory(&duo->side);
 	CHECK_EQ(rig_worlds_left(rig_name()), 0);
 }
 

@@ -16,7 +16,23 @@
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
 	 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
-enum order { CONNECT, RECEIVE, POLL, DRAIN, PEEK, UNMAP, UNREGISTER, END };
+enum order {
+	CONNECT,
+	RECEIVE,
+	POLL,
+	DRAIN,
+	PEEK,
+	UNMAP,
+	UNREGISTER,
+	RENEW,	/* other memory, registered anew */
+	SHRINK, /* the file of the memory, to nothing */
+	SWAP,	/* for another file, at the same descriptor */
+	END
+};
+
+/* What memory both sides register: of malloc; a memfd; or a sealed one. */
+enum duo_memory { DUO_MALLOC, DUO_FILE, DUO_SEALED };
+extern enum duo_memory duo_memory; /* set before duo_start */
 
 /* An order and its arguments; and the answer. */
 struct note {
@@ -35,6 +51,7 @@ struct side {
 	struct ibv_cq *other_cq;
 	struct ibv_qp *other;
 	uint8_t *memory;
+	int fd; /* of it, or -1 */
 };
 
 /* What the other side tells of itself before it is connected. */

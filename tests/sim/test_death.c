@@ -245,7 +245,7 @@ Test(death, a_sender_does_not_wait_for_a_helper_that_is_stopped)
 
 	place = aligned_alloc(4096, 1 << 20);
 	memset(place, 0x44, 1 << 20);
-	span = (struct sim_span){(uintptr_t)place, 1 << 20};
+	span = (struct sim_span){.addr = (uintptr_t)place, .length = 1 << 20};
 	pid = start_child(name, NULL, &slot);
 	cq->object.proc = copy.to_proc = slot;
 	cq->share.helpers = 1; /* it is over a piece */
