@@ -14,7 +14,7 @@ trap 'exit 1' HUP INT TERM
 inside="apple_uc/ devices/ open/ qp/ find/ stream/ in_place/ negotiate/ rc/ wire/ tcp/
 apple_tb/ deliver/ mlx5/ provider/ rxe/ tap/ plan/
 qp_table/ rules/ semantics/ accounting/ outcomes/ keys/
-datagram/ corners/ parcel/ threads/ world/ play/ late/"
+datagram/ corners/ parcel/ mapping/ memory/ threads/ world/ play/ late/"
 case $gate in
 asan)
 	ASAN_OPTIONS=detect_leaks=1:log_path=$reports/asan \

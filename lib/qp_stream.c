@@ -53,23 +53,22 @@ struct ibv_qp_attr qs_path(const struct qp_stream *qs,
 
 /*
  * Aligned to its size rounded up to a power of two, so that a ring never
- * crosses a 4 GiB line (R6); zeroed, so that padding tells nothing (D-A20).
+ * crosses a 4 GiB line (R6). Padding tells nothing, as it is zeroed (D-A20).
  */
 static int ring_init(struct qp_stream *qs, struct qs_ring *ring, uint32_t slots)
 {
-	struct vb_runtime *runtime = &qs->base.runtime;
 	size_t bytes = (size_t)slots * qs->wire.stride_bytes;
 	size_t align = 16384; /* the page of an Apple host (R7) */
 	int rc;
 
 	while (align < bytes)
 		align *= 2;
-	ring->memory = runtime->alloc(runtime->arg, align, bytes);
-	if (!ring->memory)
-		return vb_fail(&qs->base, VB_DEVICE, -ENOMEM, VB_NOWHERE,
+	rc = vb_memory_open(&qs->base.runtime, align, bytes, &ring->memory);
+	if (rc)
+		return vb_fail(&qs->base, VB_DEVICE, rc, VB_NOWHERE,
 			       "no memory for a ring of %zu bytes", bytes);
-	memset(ring->memory, 0, bytes);
-	rc = vb_region_open(qs->domain, ring->memory, bytes, &ring->region);
+	rc = vb_region_open(qs->domain, ring->memory.bytes, bytes,
+			    &ring->region);
 	return rc ? qs_failed(qs, rc, "reg_mr") : 0;
 }
 
@@ -285,14 +284,11 @@ int vb_probe(const struct vb_options *options, uint8_t caps[VB_CAPS_BYTES],
 /* D-A34: when the device will not let go, it may still write: keep it. */
 static int ring_fini(struct qp_stream *qs, struct qs_ring *ring)
 {
-	struct vb_runtime *runtime = &qs->base.runtime;
 	int rc = vb_region_close(&ring->region);
 
 	if (rc)
 		return qs_failed(qs, rc, "dereg_mr (its memory is kept)");
-	if (ring->memory)
-		runtime->free(runtime->arg, ring->memory);
-	ring->memory = NULL;
+	vb_memory_close(&qs->base.runtime, &ring->memory);
 	return 0;
 }
 

@@ -10,6 +10,7 @@
 #ifndef VB_QP_STREAM_H
 #define VB_QP_STREAM_H
 
+#include "lib/memory.h"
 #include "lib/registry.h"
 #include "lib/transport.h"
 #include "lib/wire.h"
@@ -51,7 +52,7 @@ struct qs_queued {
 };
 
 struct qs_ring {
-	uint8_t *memory;
+	struct vb_memory memory;
 	struct vb_region region;
 };
 
@@ -107,7 +108,7 @@ struct qp_stream {
 static inline uint8_t *qs_slot(const struct qp_stream *qs,
 			       const struct qs_ring *ring, uint32_t slot)
 {
-	return ring->memory + (size_t)slot * qs->wire.stride_bytes;
+	return ring->memory.bytes + (size_t)slot * qs->wire.stride_bytes;
 }
 
 /* find.c. Open the first device with an ACTIVE port that has the GID. */

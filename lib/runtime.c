@@ -72,6 +72,11 @@ static void default_free(void *arg, void *memory)
 	free(memory);
 }
 
+bool vb_runtime_has_malloc(const struct vb_runtime *runtime)
+{
+	return runtime->alloc == default_alloc;
+}
+
 struct vb_runtime vb_runtime_or_default(const struct vb_runtime *given)
 {
 	struct vb_runtime runtime = *given;

@@ -60,9 +60,10 @@ struct vb_cause {
 
 /*
  * The three seams to the world outside. Every member may be NULL: production
- * defaults are CLOCK_MONOTONIC, pause/yield/sleep by idle time, and malloc.
- * `alloc` and `free` come together or not at all; rings and waiting bytes are
- * theirs.
+ * defaults are CLOCK_MONOTONIC, pause/yield/sleep by idle time, and malloc; but
+ * on Linux a ring is a sealed memfd then (two descriptors a transport), whose
+ * pages a fork does not copy. `alloc` and `free` come together or not at all;
+ * rings and waiting bytes are theirs.
  */
 struct vb_runtime {
 	uint64_t (*now_ns)(void *arg);
