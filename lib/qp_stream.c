@@ -105,10 +105,26 @@ static int fit_rings(struct qp_stream *qs)
 		       recvs);
 }
 
+/* The errno is create_cq's. */
+static int create_cqs(struct qp_stream *qs, const struct qs_depth *depth)
+{
+	struct ibv_context *context = qs->found.hold.context;
+	bool has_two = qs->kind->has_two_cqs;
+	uint32_t entries = 1 + depth->sends + (has_two ? 0 : depth->recvs);
+
+	errno = 0;
+	qs->send_cq = qs->recv_cq =
+		qs->verbs->create_cq(context, (int)entries, NULL, NULL, 0);
+	if (qs->send_cq && has_two)
+		qs->recv_cq =
+			qs->verbs->create_cq(context, (int)depth->recvs + 1,
+					     NULL, NULL, 0);
+	return qs->recv_cq ? 0 : -1;
+}
+
 static int create_qp(struct qp_stream *qs)
 {
 	struct qs_depth depth = qs->kind->depth(qs);
-	struct ibv_context *context = qs->found.hold.context;
 	struct ibv_qp_init_attr init = {
 		.qp_type = qs->kind->qp_type,
 		.cap = {.max_send_wr = depth.sends,
@@ -118,13 +134,10 @@ static int create_qp(struct qp_stream *qs)
 			.max_inline_data = depth.inline_bytes},
 	};
 
-	errno = 0;
-	qs->cq = qs->verbs->create_cq(context,
-				      (int)(depth.sends + depth.recvs + 1),
-				      NULL, NULL, 0);
-	if (!qs->cq)
+	if (create_cqs(qs, &depth))
 		return qs_failed(qs, errno, "create_cq");
-	init.send_cq = init.recv_cq = qs->cq;
+	init.send_cq = qs->send_cq;
+	init.recv_cq = qs->recv_cq;
 	qs->inline_bytes = depth.inline_bytes;
 	qs->qp = qs->verbs->create_qp(vb_domain_pd(qs->domain), &init);
 	if (!qs->qp && depth.inline_bytes) {
@@ -302,6 +315,26 @@ static int device_fini(struct qp_stream *qs)
 	return rc ? qs_failed(qs, rc, "closing the device") : 0;
 }
 
+static int destroy_cq(struct qp_stream *qs, struct ibv_cq **cq)
+{
+	int rc = *cq ? qs->verbs->destroy_cq(*cq) : 0;
+
+	if (rc)
+		return qs_failed(qs, rc, "destroy_cq");
+	*cq = NULL;
+	return 0;
+}
+
+static int cqs_fini(struct qp_stream *qs)
+{
+	int rc = 0;
+
+	if (qs->recv_cq == qs->send_cq)
+		qs->recv_cq = NULL;
+	rc = destroy_cq(qs, &qs->recv_cq);
+	return rc ? rc : destroy_cq(qs, &qs->send_cq);
+}
+
 /* Whatever goes, in the legal order. Never ERR before destroy: then every unmap
  * fails (R49, A-34). False: some of it is still there. */
 static bool release(struct qp_stream *qs)
@@ -316,11 +349,7 @@ static bool release(struct qp_stream *qs)
 	qs->qp = NULL;
 	sent = ring_fini(qs, &qs->send_ring);
 	received = ring_fini(qs, &qs->recv_ring);
-	rc = qs->cq ? qs->verbs->destroy_cq(qs->cq) : 0;
-	if (rc)
-		qs_failed(qs, rc, "destroy_cq");
-	else
-		qs->cq = NULL;
+	rc = cqs_fini(qs);
 	if (rc || sent || received)
 		return false;
 	device_fini(qs);

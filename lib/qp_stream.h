@@ -39,6 +39,7 @@ struct qs_kind {
 	enum vb_framing framing; /* of compat mode */
 	bool is_whole;		 /* each SEND is a whole stride */
 	bool has_ready;		 /* compat mode exchanges a byte */
+	bool has_two_cqs;	 /* one for sends, one for receives */
 	struct qs_depth (*depth)(const struct qp_stream *qs);
 	/* From INIT to RTS with all receives posted, in the kind's order. */
 	int (*arm)(struct qp_stream *qs, const struct vb_caps *peer);
@@ -74,7 +75,8 @@ struct qp_stream {
 	struct vb_found found;
 	struct vb_verbs *verbs;
 	struct vb_domain *domain;
-	struct ibv_cq *cq; /* both directions; QS_RECV_TAG tells them apart */
+	/* Perhaps the same; QS_RECV_TAG tells the directions apart. */
+	struct ibv_cq *send_cq, *recv_cq;
 	struct ibv_qp *qp;
 	struct qs_ring send_ring;
 	struct qs_ring recv_ring;

@@ -242,11 +242,11 @@ static int recv_completed(struct qp_stream *qs, const struct ibv_wc *wc)
 	return 0;
 }
 
-/* Reap completions; how many, or the latched errno. */
-static int progress(struct qp_stream *qs)
+/* Reap a queue's completions; how many, or the latched errno. */
+static int reap(struct qp_stream *qs, struct ibv_cq *cq)
 {
 	struct ibv_wc wc[POLL_BATCH];
-	int count = qs->qp->context->ops.poll_cq(qs->cq, POLL_BATCH, wc);
+	int count = qs->qp->context->ops.poll_cq(cq, POLL_BATCH, wc);
 
 	if (count < 0)
 		return vb_fail(&qs->base, VB_DEVICE, -EIO, VB_NOWHERE,
@@ -254,6 +254,9 @@ static int progress(struct qp_stream *qs)
 	/* The whole batch is looked at, so that what is known of each slot
 	 * stays true; the first failure is the one that counts (D-A18). */
 	for (int i = 0; i < count; i++) {
+		/* Flushed by what failed, which the other queue may tell. */
+		if (wc[i].status == IBV_WC_WR_FLUSH_ERR && cq != qs->send_cq)
+			reap(qs, qs->send_cq);
 		if (wc[i].status != IBV_WC_SUCCESS)
 			completion_failed(qs, &wc[i]);
 		else if (wc[i].wr_id & QS_RECV_TAG)
@@ -261,8 +264,19 @@ static int progress(struct qp_stream *qs)
 		else
 			send_completed(qs, &wc[i]);
 	}
-	qs->is_flowing = count > 0;
 	return qs->base.cause.code ? qs->base.cause.error : count;
+}
+
+/* Reap what there is; how many, or the latched errno. */
+static int progress(struct qp_stream *qs)
+{
+	int sent = 0, count;
+
+	if (qs->send_cq != qs->recv_cq && qs->sends_busy)
+		sent = reap(qs, qs->send_cq);
+	count = sent < 0 ? sent : reap(qs, qs->recv_cq);
+	qs->is_flowing = sent + count > 0;
+	return count < 0 ? count : sent + count;
 }
 
 static int wait_once(struct qp_stream *qs, struct vb_wait *wait)
@@ -348,8 +362,10 @@ static int acquire_pending(struct qp_stream *qs)
 	if (qs->pending >= 0)
 		return 0;
 	/* While completions come at once, the slot just sent is the warmest. */
-	if (qs->sends_busy && qs->is_flowing)
-		rc = progress(qs);
+	if (qs->sends_busy && qs->is_flowing) {
+		rc = reap(qs, qs->send_cq);
+		qs->is_flowing = rc > 0;
+	}
 	while (rc >= 0) {
 		int slot = free_slot(qs);
 

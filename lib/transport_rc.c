@@ -67,6 +67,7 @@ const struct qs_kind vb_kind_rc = {
 	.recv_slots = 24,
 	.hardened_slots = 8,
 	.framing = VB_FRAMING_NONE,
+	.has_two_cqs = true,
 	.depth = depth,
 	.arm = arm,
 };

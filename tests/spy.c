@@ -248,9 +248,13 @@ static int hook_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 		return me->bad.poll_result;
 	if (me->bad.holds && me->bad.holds(me->bad.arg))
 		return 0;
+	if (me->bad.sends_come_last && cq == me->asked.send_cq)
+		return 0;
 	got = real_poll_cq(cq, count - 1, wc);
 	for (int i = 0; i < got; i++) {
 		watch(&wc[i]);
+		if (wc[i].status != IBV_WC_SUCCESS)
+			me->bad.sends_come_last = false;
 		if (me->bad.undo_slot_1_of_lap_2 && me->slot_1_posts == 2 &&
 		    (wc[i].wr_id & 0xffff) == 1)
 			memcpy(me->slot_1, me->slot_1_head, 8);

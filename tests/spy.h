@@ -47,6 +47,8 @@ struct spy {
 		/* "Success without DMA": when slot 1 completes again, it holds
 		 * what it held when it was posted. */
 		bool undo_slot_1_of_lap_2;
+		/* Sends complete only after a receive has failed. */
+		bool sends_come_last;
 		/* While it says so, nothing is polled. */
 		bool (*holds)(void *arg);
 		void *arg;

@@ -23,6 +23,19 @@ extern const struct shape shapes[SHAPE_COUNT];
 void shape_init(struct stage *stage, const struct shape *shape,
 		const char *plan);
 
+static inline int shape_cqs(const struct shape *shape)
+{
+	return strcmp(shape->model, "apple-tb") == 0 ? 1 : 2;
+}
+
+/* What an end calls after its rings are gone: RC has two queues. */
+static inline const char *shape_last_calls(const struct shape *shape)
+{
+	return shape_cqs(shape) == 2
+		       ? "destroy_cq destroy_cq dealloc_pd close_device "
+		       : "destroy_cq dealloc_pd close_device ";
+}
+
 static inline struct qp_stream *qs_of(struct stage_end *end)
 {
 	return (struct qp_stream *)end->transport;

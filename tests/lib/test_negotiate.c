@@ -157,10 +157,14 @@ Test(negotiate, N2_N5_A12_A35_a_probe_that_fails_late_advertises_nothing)
 		"open_device #0", "open_device #1",   "alloc_pd #0",
 		"create_cq #0",	  "create_qp sticky", "query_qp #0",
 		"modify_qp #0",	  "reg_mr #0",	      "reg_mr #1",
+		"create_cq #1", /* last: UC has one */
 	};
 
-	for (int s = 0; s < SHAPE_COUNT; s++)
-		for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
+	for (int s = 0; s < SHAPE_COUNT; s++) {
+		size_t count = sizeof(calls) / sizeof(*calls) -
+			       (shape_cqs(&shapes[s]) == 1);
+
+		for (size_t i = 0; i < count; i++) {
 			static const uint8_t zero[VB_CAPS_BYTES];
 			bool is_sticky = strstr(calls[i], "sticky");
 			struct stage stage;
@@ -181,6 +185,7 @@ Test(negotiate, N2_N5_A12_A35_a_probe_that_fails_late_advertises_nothing)
 			CHECK_EQ(stage.end[1].activated, 1);
 			stage_fini(&stage); /* N-5: nothing is left */
 		}
+	}
 }
 
 /* --- activations that fail --- */

@@ -87,10 +87,46 @@ Test(rc, L5_DL9_a_device_without_inline_is_used_without)
 	stage_fini(&stage);
 }
 
+static int outlast(struct stage_end *end)
+{
+	(void)end;
+	stage_sleep(20 * STAGE_TIMEOUT_NS);
+	return 0;
+}
+
+static int send_and_wait(struct stage_end *end)
+{
+	char byte = 1;
+	int error = vb_send(end->transport, &byte, 1);
+
+	return error ? error : vb_recv(end->transport, &byte, 1);
+}
+
+/* What flushed the receives is in the other queue, and is the cause; also when
+ * it gets there after we have looked. */
+Test(rc, DA18_a_failed_send_is_the_cause_and_not_the_receives_that_it_flushed)
+{
+	for (int is_late = 0; is_late < 2; is_late++) {
+		struct stage stage;
+
+		stage_init(&stage, "mlx5", "a.qp0.tx #0 drop sticky");
+		stage.end[0].options.timeout_ns = 10000000000ull;
+		stage.end[0].spy.bad.sends_come_last = is_late;
+		stage.end[0].script = send_and_wait;
+		stage.end[1].script = outlast;
+		stage_run(&stage, SIM_EAGER);
+		CHECK_EQ(stage.end[0].rc, -EIO);
+		CHECK_EQ(stage.end[0].cause.wc_status, IBV_WC_RETRY_EXC_ERR);
+		CHECK(stage.end[0].cause.is_send, "%s",
+		      stage.end[0].cause.text);
+		stage_fini(&stage);
+	}
+}
+
 Test(rc, L1_receives_are_posted_before_rtr_and_asked_for_as_the_seed_does)
 {
 	static const char first[] =
-		"create_cq create_qp modify:1:39 reg_mr:4096:";
+		"create_cq create_cq create_qp modify:1:39 reg_mr:4096:";
 	struct stage stage;
 	const char *log;
 
@@ -154,13 +190,6 @@ static int send_and_flush(struct stage_end *end)
 	return error;
 }
 
-static int never_activate(struct stage_end *end)
-{
-	(void)end;
-	stage_sleep(20 * STAGE_TIMEOUT_NS);
-	return 0;
-}
-
 Test(rc, L8_L9_DL10_a_peer_that_is_not_ready_costs_all_retries)
 {
 	struct stage stage;
@@ -169,7 +198,7 @@ Test(rc, L8_L9_DL10_a_peer_that_is_not_ready_costs_all_retries)
 	stage.end[0].options.timeout_ns = 20 * STAGE_TIMEOUT_NS;
 	stage.end[0].script = send_and_flush;
 	stage.end[1].skips_activate = true;
-	stage.end[1].script = never_activate;
+	stage.end[1].script = outlast;
 	stage_run(&stage, SIM_EAGER);
 	CHECK_EQ(stage.end[0].rc, -EIO);
 	CHECK_EQ(stage.end[0].cause.code, VB_COMPLETION);

@@ -81,7 +81,7 @@ static int probe_to_init(int index)
 	it->port[0].attr.gid_tbl_len = FAKE_GIDS;
 	fake_add_gid(it, 1, IBV_GID_TYPE_ROCE_V2, 0x20);
 	put_address(&it->port[1], index);
-	fake.fail_at = 3; /* after create_cq and create_qp */
+	fake.fail_at = 4; /* after both create_cq and create_qp */
 	fake.fail_count = 1;
 	return probe(verbs);
 }
