@@ -27,7 +27,8 @@
 #include <unistd.h>
 
 #define PAGE	  4096u
-#define SHARE_MIN 65536u /* a shorter region is not worth the look at it */
+#define SHARE_MIN 65536u      /* a shorter region is not worth the look at it */
+#define AT_ONCE	  (64u << 20) /* up to here all pages together, not by faults */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int file = -1; /* this process's, for --map-memory */
@@ -209,6 +210,7 @@ void sim_map_region(struct sim_world *w, struct sim_mr *mr)
 static char *open_view(struct sim_world *w, const struct sim_mr *mr)
 {
 	uint64_t end = mr->map_offset + mr->length;
+	int now = mr->length <= AT_ONCE ? MAP_POPULATE : 0;
 	void *at = MAP_FAILED;
 	struct stat is;
 	char path[64];
@@ -222,8 +224,8 @@ static char *open_view(struct sim_world *w, const struct sim_mr *mr)
 	/* The number may have become another file's. */
 	if (fstat(fd, &is) == 0 && is.st_ino == mr->map_inode &&
 	    is_sealed(fd) && (uint64_t)is.st_size >= end)
-		at = mmap(NULL, mr->length, PROT_READ | PROT_WRITE, MAP_SHARED,
-			  fd, (off_t)mr->map_offset);
+		at = mmap(NULL, mr->length, PROT_READ | PROT_WRITE,
+			  MAP_SHARED | now, fd, (off_t)mr->map_offset);
 	close(fd);
 	return at == MAP_FAILED ? NULL : at;
 }

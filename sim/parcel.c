@@ -15,6 +15,12 @@
 
 #define RING_BYTES (512u << 10)
 
+/* Are a late one's bytes where other fields will be? */
+static bool is_tiny(const struct sim_cqe *cqe)
+{
+	return cqe->byte_len <= sizeof(cqe->tiny);
+}
+
 /* Where `need` bytes fit in one piece, or RING_BYTES. */
 static uint32_t find_room(struct sim_cq *cq, uint32_t need)
 {
@@ -53,7 +59,7 @@ void *sim_parcel_put(struct sim_world *w, struct sim_cq *cq,
 
 	cqe->parcel = 0;
 	set_late(w, cq, true);
-	if (len <= sizeof(cqe->tiny))
+	if (is_tiny(cqe))
 		return cqe->tiny;
 	if (len <= SIM_LINE && cq->stride > SIM_LINE)
 		return sim_cq_slot(w, cq, cq->tail)->bytes;
@@ -79,7 +85,7 @@ static void *bytes_of(struct sim_world *w, const struct sim_cq *cq,
 {
 	struct sim_cqe *cqe = &slot->cqe;
 
-	if (cqe->byte_len <= sizeof(cqe->tiny))
+	if (is_tiny(cqe))
 		return cqe->tiny;
 	return cqe->parcel ? (char *)sim_at(w, cq->parcels) + cqe->parcel - 1
 			   : (char *)slot->bytes;
@@ -136,7 +142,13 @@ static void settle(struct sim_world *w, const struct sim_cq *cq,
 	if (cqe->byte_len)
 		cqe->status = (uint8_t)fill(w, cq, slot, qp, recv, is_polled);
 	cqe->fails_qp = cqe->status != IBV_WC_SUCCESS;
-	cqe->wr_id = recv->wr_id; /* after the tiny bytes */
+	cqe->wr_id = recv->wr_id;
+	if (!is_tiny(cqe))
+		return;
+	cqe->qp_num = qp->qp_num;
+	cqe->src_qp = atomic_load(&qp->dest);
+	cqe->vendor_err = 0;
+	cqe->parcel = 0;
 }
 
 void sim_parcel_land(struct sim_world *w, const struct sim_cq *cq,
@@ -164,6 +176,8 @@ void sim_parcel_take(struct sim_world *w, struct sim_cq *cq,
 	qp = cqe->is_late ? sim_qp_get(w, cqe->qp) : NULL;
 	if (qp)
 		settle(w, cq, slot, qp, cqe, true);
+	else if (cqe->is_late && is_tiny(cqe))
+		cqe->parcel = 0;
 	if (cqe->parcel)
 		atomic_store_explicit(&cq->parcel_head, cqe->parcel - 1 + need,
 				      memory_order_release);

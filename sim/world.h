@@ -133,17 +133,23 @@ struct sim_channel {
 enum sim_arm { SIM_ARM_NONE, SIM_ARM_NEXT, SIM_ARM_SOLICITED };
 
 struct sim_cqe {
+	/* Of a late one with few bytes: all of them, in place of what its
+	 * receive and queue pair tell as well. */
 	union {
-		uint64_t wr_id;
-		uint8_t tiny[8]; /* of a late one: all its bytes, if few */
+		struct {
+			uint64_t wr_id;
+			uint32_t qp_num;
+			uint32_t src_qp;
+			uint32_t vendor_err;
+			/* 1 + where in the queue's parcels; 0 = none */
+			uint32_t parcel;
+		};
+		uint8_t tiny[24];
 	};
 	uint32_t qp;	    /* handle */
 	uint32_t wqe_index; /* frees the slots up to this one when polled */
 	uint32_t byte_len;
 	uint32_t imm;
-	uint32_t qp_num;
-	uint32_t src_qp;
-	uint32_t vendor_err;
 	uint16_t wc_flags;
 	uint8_t status;
 	uint8_t opcode;
@@ -156,9 +162,8 @@ struct sim_cqe {
 	/* The owner, when it polls, finds its receive and fills it: from the
 	 * slot's own bytes, or from a parcel (parcel.c). */
 	uint8_t is_late;
-	uint32_t parcel;  /* 1 + where in the queue's parcels; 0 = none */
 	uint8_t fails_qp; /* filling its receive has failed */
-	uint8_t reserved[3];
+	uint8_t reserved[5];
 	_Atomic uint32_t turn; /* 1 + index of the completion in this slot */
 };
 _Static_assert(sizeof(struct sim_cqe) == 64, "one cache line a completion");

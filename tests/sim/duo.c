@@ -151,7 +151,9 @@ static uint32_t poll_all(struct side *side, const struct note *note)
 		     turn++)
 			if (turn > 200000000)
 				return i + 1;
-		if (got < 0 || wc.status || wc.wr_id != i)
+		if (got < 0 || wc.status || wc.wr_id != i ||
+		    wc.qp_num != side->qp->qp_num ||
+		    wc.src_qp != side->far_num || wc.vendor_err)
 			return i + 1;
 		for (uint32_t at = 0; at < wc.byte_len; at++)
 			if (place[at] != duo_byte(i, at))
@@ -193,6 +195,7 @@ static void obey(struct side *side, int from, int to)
 	while (read(from, &note, sizeof(note)) == sizeof(note)) {
 		switch (note.order) {
 		case CONNECT:
+			side->far_num = note.a;
 			note.value =
 				(uint64_t)(connect_to(side, side->qp, note.a) |
 					   connect_to(side, side->other,

@@ -47,6 +47,7 @@ struct side {
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
 	struct ibv_qp *qp;
+	uint32_t far_num; /* that it is connected to */
 	/* A second one, with a queue of its own and no receives. */
 	struct ibv_cq *other_cq;
 	struct ibv_qp *other;

@@ -18,7 +18,7 @@
 #include "ci/no_vm.h"
 #include "tests/harness.h"
 
-static const uint32_t sizes[] = {0,  1,	   8,	 9,	63,    64,
+static const uint32_t sizes[] = {0,  1,	   8,	 24,	25,    63,   64,
 				 65, 4096, 8192, 16384, 16385, 20000};
 #define SIZES (sizeof(sizes) / sizeof(*sizes))
 
