@@ -3,10 +3,12 @@
 """The streams of lib beside perftest, on the same model, in one run.
 
 goodput.py [ROUNDS]: A and B in turns, each end on a processor of its own;
-medians. In place: neither end writes or reads the bytes, as perftest does not.
-Copied: from a buffer and to one, three copies where perftest has one, by the
-same two processors. Latency: a round trip of 8 bytes to what ib_send_lat prints for the
-message that is really on the wire.
+medians, of the ratios those of single turns. By vb_send and vb_recv, from a
+buffer and to one: three copies where perftest has one. In place: neither end
+writes or reads the bytes, as perftest does not. The provider maps lib's rings in
+the peer, and leaves perftest's buffer to the kernel; with MAP=1 in the
+environment it maps that, too (verbena run --map-memory). Latency: a round trip
+of 8 bytes to what ib_send_lat prints for the message that is really on the wire.
 """
 import os
 import socket
@@ -17,6 +19,7 @@ import time
 
 BUILD = os.environ.get("B", "build/release")
 GIB = str(1 << 30)
+MAP = ["--map-memory"] if os.environ.get("MAP") == "1" else []
 
 
 def port():
@@ -31,7 +34,8 @@ def pair(model, first, second):
     ends = []
     for side, program in enumerate((first, second)):
         command = [f"{BUILD}/verbena", "run", "-w", world, "-m", model, "-H",
-                   "ab"[side], "--", "taskset", "-c", str(side)] + program
+                   "ab"[side]] + MAP + ["--", "taskset", "-c", str(side)]
+        command += program
         ends.append(subprocess.Popen(command, stdout=subprocess.PIPE,
                                      stderr=subprocess.DEVNULL, text=True))
         time.sleep(0.4)
@@ -73,14 +77,14 @@ UC = ["-c", "UC", "-x", "1", "--force-link=Ethernet", "-t", "16", "-r", "16"]
 TB = "apple-tb,grant=1023,post_recv_from=rtr"
 ROWS = [
     # name, model, mode, slots, copies, SENDs on the wire, perftest's options
+    ("apple_uc", TB, 0, 0, "1", 131072, 131072, UC),
     ("apple_uc, in place", TB, 0, 0, "0", 131072, 131072, UC),
-    ("apple_uc, 4 slots", TB, 0, 4, "0", 131072, 131072, UC),
-    ("apple_uc, copied", TB, 0, 0, "1", 131072, 131072, UC),
-    ("apple_uc hardened", TB, 1, 0, "0", 131072, 131072, UC),
+    ("hardened", TB, 1, 0, "1", 131072, 131072, UC),
+    ("hardened, in place", TB, 1, 0, "0", 131072, 131072, UC),
+    ("rc", "mlx5", 0, 0, "1", 262144, 8, []),
     ("rc, in place", "mlx5", 0, 0, "0", 262144, 8, []),
-    ("rc, 4 slots", "mlx5", 0, 4, "0", 262144, 8, []),
-    ("rc, copied", "mlx5", 0, 0, "1", 262144, 8, []),
-    ("rc hardened", "mlx5", 1, 0, "0", 262144, 8, []),
+    ("hardened", "mlx5", 1, 0, "1", 262144, 8, []),
+    ("hardened, in place", "mlx5", 1, 0, "0", 262144, 8, []),
 ]
 
 
@@ -90,16 +94,15 @@ def main():
     print(f"{'transport':<20} {'MB/s':>6} {'send_bw':>8} {'ratio':>6}"
           f" {'rtt us':>7} {'send_lat':>8} {'ratio':>6}")
     for name, model, mode, slots, copies, big, small, options in ROWS:
-        ours, bws, rtts, lats = [], [], [], []
+        turns = []
         for _ in range(rounds):
             mbytes, rtt = stream(model, mode, slots, copies)
-            ours.append(mbytes)
-            rtts.append(rtt)
-            bws.append(bandwidth(model, big, options))
-            lats.append(latency(model, small, options))
-        a, b, c, d = (statistics.median(x) for x in (ours, bws, rtts, lats))
-        print(f"{name:<20} {a:>6.0f} {b:>8.0f} {a / b:>6.2f} {c:>7.2f}"
-              f" {d:>8.2f} {c / d:>6.2f}")
+            bw = bandwidth(model, big, options)
+            lat = latency(model, small, options)
+            turns.append((mbytes, bw, mbytes / bw, rtt, lat, rtt / lat))
+        a, b, ab, c, d, cd = (statistics.median(x) for x in zip(*turns))
+        print(f"{name:<20} {a:>6.0f} {b:>8.0f} {ab:>6.2f} {c:>7.2f}"
+              f" {d:>8.2f} {cd:>6.2f}")
 
 
 main()
