@@ -139,8 +139,9 @@ static void count_pinned(struct sim_world *w, const struct sim_mr *mr,
 			 bool is_added)
 {
 	uint64_t start, bytes = pages_of(mr->addr, mr->length, &start);
+	uint32_t proc = atomic_load(&mr->object.proc);
 
-	atomic_fetch_add(&w->seg->proc[mr->object.proc].pinned_bytes,
+	atomic_fetch_add(&w->seg->proc[proc].pinned_bytes,
 			 is_added ? bytes : -bytes);
 }
 
@@ -208,8 +209,9 @@ void sim_mr_wait_unused(struct sim_world *w, const struct sim_mr *mr)
 	for (uint32_t i = 0; i < sim_top(w, SIM_QP); i++) {
 		struct sim_qp *qp = &w->seg->qp[i];
 
-		if (qp->object.proc != w->proc || qp->pd != mr->pd ||
-		    sim_qp_is_left(qp))
+		/* Of one without a handle nothing is there yet, or any more. */
+		if (qp->object.proc != w->proc ||
+		    !atomic_load(&qp->object.handle) || qp->pd != mr->pd)
 			continue;
 		sim_qp_hold(w, qp);
 		doubt_receives(w, qp, mr->key);
@@ -218,7 +220,8 @@ void sim_mr_wait_unused(struct sim_world *w, const struct sim_mr *mr)
 	for (uint32_t i = 0; i < sim_top(w, SIM_SRQ); i++) {
 		struct sim_srq *srq = &w->seg->srq[i];
 
-		if (srq->object.proc != w->proc || srq->pd != mr->pd)
+		if (srq->object.proc != w->proc ||
+		    !atomic_load(&srq->object.handle) || srq->pd != mr->pd)
 			continue;
 		sim_take(w, &srq->lock);
 		sim_drop(&srq->lock);

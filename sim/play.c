@@ -379,7 +379,8 @@ bool sim_play_found_nothing(struct sim_world *w, const struct sim_cq *cq)
 		me->found_none = 0;
 	}
 	me->found_none++;
-	if (me->found_none <= sim_host_of(w, cq->object.host)->count[SIM_CQ] ||
+	if (me->found_none <=
+		    sim_object_count(sim_host_of(w, cq->object.host), SIM_CQ) ||
 	    (me->found_none < POLLS_MAX && has_completions(w)))
 		return true;
 	if (me->reads_clock)

@@ -343,7 +343,11 @@ int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 	bool is_awaited;
 	int rc = 0;
 
-	sim_take(w, &qp->post_lock);
+	/* A full queue, for who would wait as long as another is stopped. */
+	if (!sim_take_unless_stopped(w, &qp->post_lock)) {
+		*bad = wr;
+		return ENOMEM;
+	}
 	for (; wr; wr = wr->next) {
 		bool is_over = false;
 		uint32_t frames;
@@ -371,8 +375,8 @@ int sim_post_recv(struct sim_ctx *ctx, struct sim_qp *qp,
 	sim_drop(&qp->post_lock);
 	if (rc)
 		*bad = wr;
-	if (atomic_load(&qp->state) == IBV_QPS_ERR) {
-		sim_take(w, &qp->rq_lock);
+	if (atomic_load(&qp->state) == IBV_QPS_ERR &&
+	    sim_take_unless_stopped(w, &qp->rq_lock)) {
 		sim_rq_flush(w, qp);
 		sim_drop(&qp->rq_lock);
 	}

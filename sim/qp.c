@@ -478,6 +478,20 @@ static int mask_for(const struct sim_qp *qp, int mask)
 	return mask;
 }
 
+/* All locks. False: a stopped process has one. */
+static bool hold_unless_stopped(struct sim_world *w, struct sim_qp *qp)
+{
+	if (!sim_take_unless_stopped(w, &qp->sq_lock))
+		return false;
+	if (sim_take_unless_stopped(w, &qp->rq_lock)) {
+		if (sim_take_unless_stopped(w, &qp->post_lock))
+			return true;
+		sim_drop(&qp->rq_lock);
+	}
+	sim_drop(&qp->sq_lock);
+	return false;
+}
+
 int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 		  const struct ibv_qp_attr *attr, int mask)
 {
@@ -487,7 +501,8 @@ int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 
 	sim_mover_start(w);
 	mask = mask_for(qp, mask);
-	sim_qp_hold(w, qp);
+	if (!hold_unless_stopped(w, qp))
+		return -EBUSY;
 	rc = check_modify(ctx, qp, attr, mask);
 	if (rc) {
 		sim_qp_release(qp);
@@ -511,20 +526,6 @@ int sim_qp_modify(struct sim_ctx *ctx, struct sim_qp *qp,
 	sim_send_progress(w, qp);
 	sim_kick_sender(w, qp);
 	return 0;
-}
-
-/* All locks, for the end of it. False: a stopped process has one. */
-static bool hold_to_end(struct sim_world *w, struct sim_qp *qp)
-{
-	if (!sim_take_unless_stopped(w, &qp->sq_lock))
-		return false;
-	if (sim_take_unless_stopped(w, &qp->rq_lock)) {
-		if (sim_take_unless_stopped(w, &qp->post_lock))
-			return true;
-		sim_drop(&qp->rq_lock);
-	}
-	sim_drop(&qp->sq_lock);
-	return false;
 }
 
 static void drop_users(struct sim_world *w, const struct sim_qp *qp)
@@ -562,7 +563,7 @@ bool sim_qp_may_reap(struct sim_world *w, struct sim_qp *qp)
 
 	if (!atomic_load(&qp->is_left))
 		return true;
-	is_held = !hold_to_end(w, qp);
+	is_held = !hold_unless_stopped(w, qp);
 	if (!is_held)
 		sim_qp_release(qp);
 	return !is_held;
@@ -577,7 +578,7 @@ int sim_qp_destroy(struct sim_ctx *ctx, uint32_t handle)
 		return -EINVAL;
 	if (atomic_load(&qp->mcast_count))
 		return -EBUSY;
-	if (!hold_to_end(w, qp)) {
+	if (!hold_unless_stopped(w, qp)) {
 		leave_to_stopped(w, qp);
 		return 0;
 	}

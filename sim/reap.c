@@ -9,8 +9,11 @@
 
 static bool is_theirs(struct sim_ctx *ctx, struct sim_object *object)
 {
-	return atomic_load(&object->proc) == ctx->world->proc &&
-	       (!ctx->id || object->context == ctx->id);
+	uint32_t proc = atomic_load(&object->proc);
+
+	if (!ctx->id) /* of who is gone: with what it had just claimed */
+		return (proc & ~SIM_CLAIMED) == ctx->world->proc;
+	return proc == ctx->world->proc && object->context == ctx->id;
 }
 
 static void leave_groups(struct sim_world *w, struct sim_qp *qp)
@@ -111,7 +114,6 @@ static void reap_all(struct sim_ctx *ctx)
 	reap_mrs(ctx);
 	reap_cqs(ctx);
 	reap_rest(ctx);
-	sim_object_recount(ctx->world);
 }
 
 void sim_proc_reap_objects(struct sim_world *w, uint32_t proc)
@@ -125,6 +127,7 @@ void sim_proc_reap_objects(struct sim_world *w, uint32_t proc)
 	sim_mover_reap(w, proc);
 	sim_share_reap(w, proc);
 	reap_all(&ctx);
+	sim_object_forget(w, proc);
 }
 
 void sim_ctx_reap(struct sim_ctx *ctx)
@@ -133,7 +136,7 @@ void sim_ctx_reap(struct sim_ctx *ctx)
 
 	/* Nearly always there is nothing, and no need to look. */
 	for (int kind = 0; kind < SIM_OBJECTS; kind++)
-		if (host->count[kind]) {
+		if (sim_object_count(host, kind)) {
 			reap_all(ctx);
 			return;
 		}

@@ -34,33 +34,55 @@ static struct sim_object *slot_of(struct sim_world *w, const struct table *t,
 				     slot * t->size);
 }
 
+static void raise_top(_Atomic uint32_t *top, uint32_t to)
+{
+	uint32_t was = atomic_load(top);
+
+	while (was < to && !atomic_compare_exchange_weak(top, &was, to))
+		;
+}
+
 /* From the slot after the last one claimed, so that a full table costs a scan
  * and any other next to nothing. */
-static struct sim_object *find_free(struct sim_world *w,
+static struct sim_object *take_free(struct sim_world *w,
 				    enum sim_kind_of_object kind)
 {
 	const struct table *t = &tables[kind];
-	uint32_t *hint = &w->seg->slot_hint[kind];
+	uint32_t hint = atomic_load(&w->seg->slot_hint[kind]);
 
 	for (uint32_t i = 0; i < t->max; i++) {
-		uint32_t slot = (*hint + i) % t->max;
+		uint32_t slot = (hint + i) % t->max;
 		struct sim_object *object = slot_of(w, t, slot);
+		uint32_t nobody = 0;
 
-		if (object->handle || object->proc)
+		if (atomic_load(&object->proc) ||
+		    !atomic_compare_exchange_strong(&object->proc, &nobody,
+						    w->proc | SIM_CLAIMED))
 			continue;
-		*hint = slot + 1;
-		if (slot >= w->seg->slot_top[kind])
-			atomic_store(&w->seg->slot_top[kind], slot + 1);
+		atomic_store(&w->seg->slot_hint[kind], slot + 1);
+		raise_top(&w->seg->slot_top[kind], slot + 1);
 		return object;
 	}
 	return NULL;
 }
 
+uint32_t sim_object_count(const struct sim_host *host,
+			  enum sim_kind_of_object kind)
+{
+	uint32_t count = 0;
+
+	for (int proc = 0; proc < SIM_PROC_MAX; proc++)
+		count += atomic_load_explicit(&host->count[kind][proc],
+					      memory_order_relaxed);
+	return count;
+}
+
+/* Without a lock: a process may be stopped anywhere in here, or die. */
 void *sim_object_claim(struct sim_ctx *ctx, enum sim_kind_of_object kind,
 		       uint32_t limit, int *rc)
 {
 	struct sim_world *w = ctx->world;
-	uint32_t *count = &sim_host_of(w, ctx->host)->count[kind];
+	struct sim_host *host = sim_host_of(w, ctx->host);
 	struct sim_object *object = NULL;
 
 	/* A fork's child, or a process that has left: nobody's. */
@@ -68,19 +90,21 @@ void *sim_object_claim(struct sim_ctx *ctx, enum sim_kind_of_object kind,
 	if (w->proc == 0)
 		return NULL;
 	*rc = -EUSERS;
-	sim_lock(&w->seg->lock);
-	if (*count < limit) {
-		object = find_free(w, kind);
+	/* Counted first: of two that ask for the last one, none may be given
+	 * it, but never both. */
+	atomic_fetch_add(&host->count[kind][w->proc], 1);
+	if (sim_object_count(host, kind) <= limit) {
+		object = take_free(w, kind);
 		*rc = object ? 0 : -ENOMEM;
 	}
-	if (object) {
-		(*count)++;
-		object->generation = object->generation % 4095 + 1;
-		object->host = ctx->host;
-		object->context = ctx->id;
-		object->proc = w->proc;
+	if (!object) {
+		atomic_fetch_sub(&host->count[kind][w->proc], 1);
+		return NULL;
 	}
-	sim_unlock(&w->seg->lock);
+	object->generation = object->generation % 4095 + 1;
+	object->host = ctx->host;
+	object->context = ctx->id;
+	atomic_store(&object->proc, w->proc);
 	return object;
 }
 
@@ -99,26 +123,17 @@ uint32_t sim_object_publish(struct sim_world *w, struct sim_object *object,
 void sim_object_release(struct sim_world *w, struct sim_object *object,
 			enum sim_kind_of_object kind)
 {
-	sim_lock(&w->seg->lock);
-	sim_host_of(w, object->host)->count[kind]--;
+	struct sim_host *host = sim_host_of(w, object->host);
+	uint32_t proc = atomic_load(&object->proc) & ~SIM_CLAIMED;
+
 	atomic_store(&object->handle, 0);
-	object->proc = 0;
-	sim_unlock(&w->seg->lock);
+	atomic_store(&object->proc, 0);
+	atomic_fetch_sub(&host->count[kind][proc], 1);
 }
 
-void sim_object_recount(struct sim_world *w)
+void sim_object_forget(struct sim_world *w, uint32_t proc)
 {
-	sim_lock(&w->seg->lock);
 	for (int host = 0; host < SIM_HOST_COUNT; host++)
-		memset(w->seg->host[host].count, 0,
-		       sizeof(w->seg->host[host].count));
-	for (int kind = 0; kind < SIM_OBJECTS; kind++)
-		for (uint32_t slot = 0; slot < sim_top(w, kind); slot++) {
-			struct sim_object *object =
-				slot_of(w, &tables[kind], slot);
-
-			if (object->proc)
-				sim_host_of(w, object->host)->count[kind]++;
-		}
-	sim_unlock(&w->seg->lock);
+		for (int kind = 0; kind < SIM_OBJECTS; kind++)
+			atomic_store(&w->seg->host[host].count[kind][proc], 0);
 }

@@ -163,7 +163,7 @@ static int init_segment(struct sim_world *w,
 	sim_mutex_init(&seg->reap_lock);
 	init_tables(seg);
 	seg->bytes = segment_bytes();
-	seg->arena_next = 4096; /* offset 0 means none */
+	seg->arena_next = 1; /* offset 0 means none */
 	if (getrandom(&seg->id, sizeof(seg->id), 0) != sizeof(seg->id))
 		seg->id = (uint64_t)getpid() << 32 ^ sim_now_ns();
 	for (int host = 0; host < SIM_HOST_COUNT; host++) {

@@ -8,7 +8,8 @@
  *
  * Lock order: reap lock; one send queue; one receive queue; one completion
  * queue; world lock. All are robust: an owner's death is noticed by the
- * next taker, and each structure is valid after every single store.
+ * next taker, and each structure is valid after every single store. Objects and
+ * memory of the arena are claimed and given back without one.
  */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
@@ -53,9 +54,7 @@ enum sim_life {
 	SIM_LIVE = 1,
 };
 
-/* The kinds of objects, each with a table. How many a host has (claimed or
- * live) changes only under the world lock, and is counted anew from the tables
- * when a process has died. */
+/* The kinds of objects, each with a table. */
 enum sim_kind_of_object {
 	SIM_PD,
 	SIM_CHANNEL,
@@ -67,11 +66,15 @@ enum sim_kind_of_object {
 	SIM_OBJECTS,
 };
 
+#define SIM_CLAIMED 0x80000000u
+
 /* The head of every object. `handle` is 0 while the slot is free. */
 struct sim_object {
 	_Atomic uint32_t handle;
 	uint32_t generation;
-	_Atomic uint32_t proc; /* slot of the owner, 0 = the slot is free */
+	/* Place of the owner, with SIM_CLAIMED while the rest of the head is
+	 * not its yet; 0 = the slot is free. */
+	_Atomic uint32_t proc;
 	uint32_t host;
 	uint32_t context; /* of its owner, that it was made on */
 };
@@ -443,7 +446,8 @@ struct sim_host {
 	int32_t gid_count; /* the table is longer: others are empty */
 	uint8_t gid[SIM_GID_MAX][16];
 	uint8_t gid_type[SIM_GID_MAX]; /* enum ibv_gid_type */
-	uint32_t count[SIM_OBJECTS];
+	/* Objects, claimed or live, by their owners' places. */
+	_Atomic uint32_t count[SIM_OBJECTS][SIM_PROC_MAX];
 	_Atomic uint32_t qp_ordinal;
 	_Atomic uint32_t frames_posted; /* R14: the port's shared budget */
 	_Atomic uint64_t call_count[SIM_CALL_COUNT];
@@ -459,6 +463,7 @@ enum sim_watch {
 
 /* A free list a size class; see arena.c. */
 #define SIM_ARENA_CLASSES 18 /* 4 KiB … 512 MiB */
+#define SIM_ARENA_BLOCK	  4096u
 
 struct sim_segment {
 	uint64_t magic;
@@ -477,12 +482,15 @@ struct sim_segment {
 	struct sim_fault fault[SIM_FAULT_MAX];
 	char plan[SIM_PLAN_MAX];
 
-	uint32_t slot_hint[SIM_OBJECTS]; /* where the next free slot may be */
+	/* Where the next free slot may be. */
+	_Atomic uint32_t slot_hint[SIM_OBJECTS];
 	_Atomic uint32_t slot_top[SIM_OBJECTS]; /* none was ever used from here
 						 * on: sim_top */
 
-	uint64_t arena_next;
-	uint64_t arena_free[SIM_ARENA_CLASSES];
+	/* In blocks of SIM_ARENA_BLOCK bytes; see arena.c. */
+	_Atomic uint32_t arena_next;
+	_Atomic uint64_t arena_free[SIM_ARENA_CLASSES];
+	_Atomic uint32_t arena_link[SIM_ARENA_BYTES / SIM_ARENA_BLOCK];
 
 	/* Queues that have had late completions: a bit each. */
 	_Atomic uint64_t late_cqs[SIM_CQ_MAX / 64];
@@ -598,8 +606,12 @@ uint32_t sim_object_publish(struct sim_world *w, struct sim_object *object,
 /* Give the slot back; its handle is dead already, or never lived. */
 void sim_object_release(struct sim_world *w, struct sim_object *object,
 			enum sim_kind_of_object kind);
-/* Count each host's objects anew. */
-void sim_object_recount(struct sim_world *w);
+/* How many a host has, claimed or live. */
+uint32_t sim_object_count(const struct sim_host *host,
+			  enum sim_kind_of_object kind);
+/* A process is gone, and so are its objects, also those that it was about to
+ * claim or release. */
+void sim_object_forget(struct sim_world *w, uint32_t proc);
 
 void sim_mutex_init(pthread_mutex_t *mutex);
 
@@ -645,7 +657,7 @@ static inline void sim_drop(struct sim_latch *latch)
 		sim_wake_waiter(latch);
 }
 
-/* Blocks of the arena; offset 0 = no room. Takes the world lock itself. */
+/* Blocks of the arena; offset 0 = no room. */
 uint64_t sim_arena_alloc(struct sim_world *w, size_t bytes);
 void sim_arena_free(struct sim_world *w, uint64_t offset, size_t bytes);
 

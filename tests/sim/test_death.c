@@ -167,6 +167,11 @@ static void take_the_sending_side(struct sim_world *world)
 	sim_take(world, &world->seg->qp[0].sq_lock);
 }
 
+static void take_the_posting_side(struct sim_world *world)
+{
+	sim_take(world, &world->seg->qp[0].post_lock);
+}
+
 /* One queue pair, of which a child has a lock, and is stopped. */
 static void end_beside_a_stopped(void (*act)(struct sim_world *))
 {
@@ -175,6 +180,8 @@ static void end_beside_a_stopped(void (*act)(struct sim_world *))
 	struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC,
 					.cap = {1, 1, 1, 1, 0}};
 	struct ibv_send_wr wr = {.opcode = IBV_WR_SEND}, *bad;
+	struct ibv_recv_wr recv = {.wr_id = 1}, *bad_recv;
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
 	struct ibv_context *context;
 	struct ibv_device **list;
 	struct ibv_pd *pd;
@@ -200,6 +207,14 @@ static void end_beside_a_stopped(void (*act)(struct sim_world *))
 		CHECK_EQ(ibv_post_send(qp, &wr, &bad), ENOMEM);
 		CHECK(bad == &wr, "bad");
 	}
+	if (act == take_the_posting_side) {
+		CHECK_EQ(ibv_post_recv(qp, &recv, &bad_recv), ENOMEM);
+		CHECK(bad_recv == &recv, "bad");
+	}
+	CHECK_EQ(ibv_modify_qp(qp, &attr,
+			       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				       IBV_QP_ACCESS_FLAGS),
+		 EBUSY);
 	CHECK_EQ(ibv_destroy_qp(qp), 0);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 	CHECK_EQ(ibv_destroy_cq(init.recv_cq), 0);
@@ -226,6 +241,11 @@ Test(death, a_queue_pair_ends_though_a_stopped_process_delivers_to_it)
 Test(death, a_queue_pair_ends_though_a_stopped_process_runs_its_sends)
 {
 	end_beside_a_stopped(take_the_sending_side);
+}
+
+Test(death, a_queue_pair_ends_though_a_stopped_process_has_its_posting_side)
+{
+	end_beside_a_stopped(take_the_posting_side);
 }
 
 Test(death, a_sender_does_not_wait_for_a_helper_that_is_stopped)
@@ -266,4 +286,42 @@ Test(death, a_sender_does_not_wait_for_a_helper_that_is_stopped)
 	cq->object.proc = 0;
 	sim_world_close(world);
 	free(place);
+}
+
+/* Who has the world's lock may be stopped: objects come and go without it. */
+Test(death, no_object_waits_for_the_lock_of_the_world)
+{
+	struct sim_world *world = open_own(rig_name());
+	struct ibv_device **list;
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+	struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC,
+					.cap = {1, 1, 1, 1, 0}};
+	static char memory[8192];
+
+	sim_world_use(world);
+	alarm(20); /* it would wait for ever */
+	sim_lock(&world->seg->lock);
+	list = ibv_get_device_list(NULL);
+	context = ibv_open_device(list[0]);
+	CHECK(context, "open_device: errno %d", errno);
+	pd = ibv_alloc_pd(context);
+	mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
+	cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+	init.send_cq = init.recv_cq = cq;
+	qp = ibv_create_qp(pd, &init);
+	CHECK(mr && qp, "errno %d", errno);
+	CHECK_EQ(ibv_destroy_qp(qp), 0);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	CHECK_EQ(ibv_destroy_cq(cq), 0);
+	CHECK_EQ(ibv_dealloc_pd(pd), 0);
+	CHECK_EQ(ibv_close_device(context), 0);
+	ibv_free_device_list(list);
+	sim_unlock(&world->seg->lock);
+	alarm(0);
+	sim_world_use(NULL);
+	sim_world_close(world);
 }
