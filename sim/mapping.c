@@ -207,9 +207,15 @@ void sim_map_region(struct sim_world *w, struct sim_mr *mr)
 	pthread_mutex_unlock(&lock);
 }
 
+/* The number may have become another file's, of whatever kind. */
+static bool is_the_file(const struct stat *is, const struct sim_mr *mr)
+{
+	return S_ISREG(is->st_mode) && is->st_ino == mr->map_inode &&
+	       (uint64_t)is->st_size >= mr->map_offset + mr->length;
+}
+
 static char *open_view(struct sim_world *w, const struct sim_mr *mr)
 {
-	uint64_t end = mr->map_offset + mr->length;
 	int now = mr->length <= AT_ONCE ? MAP_POPULATE : 0;
 	void *at = MAP_FAILED;
 	struct stat is;
@@ -218,12 +224,13 @@ static char *open_view(struct sim_world *w, const struct sim_mr *mr)
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d",
 		 (int)w->seg->proc[mr->object.proc].pid, mr->map_fd);
-	fd = open(path, O_RDWR | O_CLOEXEC);
+	/* Looked at before it is opened: that alone may change some. */
+	if (stat(path, &is) != 0 || !is_the_file(&is, mr))
+		return NULL;
+	fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return NULL;
-	/* The number may have become another file's. */
-	if (fstat(fd, &is) == 0 && is.st_ino == mr->map_inode &&
-	    is_sealed(fd) && (uint64_t)is.st_size >= end)
+	if (fstat(fd, &is) == 0 && is_the_file(&is, mr) && is_sealed(fd))
 		at = mmap(NULL, mr->length, PROT_READ | PROT_WRITE,
 			  MAP_SHARED | now, fd, (off_t)mr->map_offset);
 	close(fd);
