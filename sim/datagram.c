@@ -129,7 +129,8 @@ static void deliver_to(struct delivery *d, struct sim_qp *peer)
 	uint32_t flags = d->wqe->op.ud.av.is_global ? IBV_WC_GRH : 0;
 
 	d->peer = peer;
-	sim_take(d->w, &peer->rq_lock);
+	if (!sim_take_unless_stopped(d->w, &peer->rq_lock))
+		return;
 	if (!is_for(d, peer) || !sim_open_recv(d)) {
 		sim_drop(&peer->rq_lock);
 		return;

@@ -150,9 +150,10 @@ void sim_fail_sender(struct delivery *d, enum ibv_wc_status status)
 	atomic_store(&qp->state, IBV_QPS_ERR);
 	sim_end_head(d, status);
 	sim_sq_flush(d->w, qp);
-	sim_take(d->w, &qp->rq_lock);
-	sim_rq_flush(d->w, qp);
-	sim_drop(&qp->rq_lock);
+	if (sim_take_unless_stopped(d->w, &qp->rq_lock)) {
+		sim_rq_flush(d->w, qp);
+		sim_drop(&qp->rq_lock);
+	}
 	/* 5.2, rule 6: it holds no request of the shared queue. */
 	if (qp->srq)
 		sim_qp_raise(d->w, qp, IBV_EVENT_QP_LAST_WQE_REACHED);
@@ -298,7 +299,10 @@ bool sim_no_receive(struct delivery *d)
 		atomic_store(&d->srq->has_waiters, 1);
 	/* Who posts next sees that we wait. */
 	if (!d->srq && what != SIM_NO_RECV_DROP) {
-		sim_take(d->w, &d->peer->post_lock);
+		if (!sim_take_unless_stopped(d->w, &d->peer->post_lock)) {
+			sim_drop(&d->peer->rq_lock);
+			return sim_copy_failed(d, SIM_COPY_STUCK);
+		}
 		atomic_store(&d->peer->has_waiter, 1);
 		is_there = sim_recv_head(d) != NULL;
 		sim_drop(&d->peer->post_lock);

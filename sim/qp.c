@@ -274,8 +274,8 @@ void sim_rq_flush(struct sim_world *w, struct sim_qp *qp)
 {
 	/* What is being posted gets there before we look; what is posted later
 	 * sees the state, and flushes. */
-	sim_take(w, &qp->post_lock);
-	sim_drop(&qp->post_lock);
+	if (sim_take_unless_stopped(w, &qp->post_lock))
+		sim_drop(&qp->post_lock);
 	flush_ring(w, qp, true);
 }
 

@@ -308,7 +308,8 @@ bool sim_meet_remote(struct delivery *d)
 	enum ibv_wc_status status;
 	bool goes_on;
 
-	sim_take(d->w, &d->peer->rq_lock);
+	if (!sim_take_unless_stopped(d->w, &d->peer->rq_lock))
+		return sim_copy_failed(d, SIM_COPY_STUCK);
 	if (!sim_takes_messages(d)) {
 		sim_drop(&d->peer->rq_lock);
 		return sim_no_answer(d);

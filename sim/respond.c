@@ -176,7 +176,8 @@ static bool has_credit(struct delivery *d)
 	uint32_t head = peer->rq.head;
 
 	if ((int32_t)(credit->end - head) <= 0) {
-		sim_take(d->w, &peer->post_lock);
+		if (!sim_take_unless_stopped(d->w, &peer->post_lock))
+			return false;
 		credit->end = peer->rq.tail;
 		credit->min_len = peer->posted_min;
 		peer->posted_min = UINT32_MAX;
@@ -383,7 +384,8 @@ bool sim_meet_receive(struct delivery *d)
 	struct sim_wqe *recv;
 	bool goes_on;
 
-	sim_take(d->w, &peer->rq_lock);
+	if (!sim_take_unless_stopped(d->w, &peer->rq_lock))
+		return sim_copy_failed(d, SIM_COPY_STUCK);
 	if (!sim_takes_messages(d)) {
 		sim_drop(&peer->rq_lock);
 		return sim_no_answer(d);

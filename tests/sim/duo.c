@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "ci/no_vm.h"
+#include "sim/core.h"
 #include "tests/harness.h"
 
 uint8_t duo_byte(uint32_t message, uint32_t at)
@@ -188,6 +189,18 @@ static uint64_t swap(const struct side *side)
 	return other < 0 || dup2(other, side->fd) != side->fd || close(other);
 }
 
+static void hold(const struct side *side, bool is_posting)
+{
+	struct sim_world *w = sim_self();
+	struct sim_qp *qp = sim_qp_by_num(w, side->qp->qp_num);
+
+	struct sim_latch *latch = is_posting ? &qp->post_lock : &qp->rq_lock;
+
+	sim_take(w, latch);
+	raise(SIGSTOP);
+	sim_drop(latch);
+}
+
 static void obey(struct side *side, int from, int to)
 {
 	struct note note;
@@ -228,6 +241,9 @@ static void obey(struct side *side, int from, int to)
 			break;
 		case SWAP:
 			note.value = swap(side);
+			break;
+		case HOLD:
+			hold(side, note.a);
 			break;
 		case END:
 			return;

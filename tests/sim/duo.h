@@ -27,6 +27,7 @@ enum order {
 	RENEW,	/* other memory, registered anew */
 	SHRINK, /* the file of the memory, to nothing */
 	SWAP,	/* for another file, at the same descriptor */
+	HOLD,	/* its taking (a: posting) side, and be stopped with that */
 	END
 };
 

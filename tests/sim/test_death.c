@@ -14,6 +14,7 @@
 #include "sim/core.h"
 #include "tests/harness.h"
 #include "tests/rig.h"
+#include "tests/sim/duo.h"
 
 /* A child in the world that says its slot, and lives until it is killed. */
 static pid_t start_child(const char *name, void (*act)(struct sim_world *),
@@ -246,6 +247,53 @@ Test(death, a_queue_pair_ends_though_a_stopped_process_runs_its_sends)
 Test(death, a_queue_pair_ends_though_a_stopped_process_has_its_posting_side)
 {
 	end_beside_a_stopped(take_the_posting_side);
+}
+
+/* A request waits in its queue; who posted it, and who polls, does not. It is
+ * done when the other goes on. */
+static void ask_a_stopped(enum ibv_wr_opcode opcode, uint32_t len,
+			  bool is_posting)
+{
+	struct ibv_send_wr wr = {.num_sge = 1,
+				 .opcode = opcode,
+				 .send_flags = IBV_SEND_SIGNALED};
+	struct ibv_send_wr *bad;
+	struct ibv_sge sge;
+	struct ibv_wc wc;
+	struct duo duo;
+
+	duo_start(&duo, true);
+	sge = (struct ibv_sge){(uintptr_t)duo.side.memory, len,
+			       duo.side.mr->lkey};
+	wr.sg_list = &sge;
+	wr.wr.rdma.remote_addr = duo.far.memory;
+	wr.wr.rdma.rkey = duo.far.rkey;
+	CHECK_EQ(duo_tell(&duo, RECEIVE, 0, !is_posting, 131072), 0);
+	duo_say(&duo, HOLD, is_posting, 0, 0);
+	CHECK_EQ(waitpid(duo.pid, NULL, WUNTRACED), duo.pid);
+	alarm(20); /* it would wait for ever */
+	CHECK_EQ(ibv_post_send(duo.side.qp, &wr, &bad), 0);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(ibv_poll_cq(duo.side.cq, 1, &wc), 0);
+	alarm(0);
+	if (is_posting) { /* there is no receive */
+		CHECK_EQ(kill(duo.pid, SIGKILL), 0);
+		duo_abandon(&duo);
+		return;
+	}
+	CHECK_EQ(kill(duo.pid, SIGCONT), 0);
+	duo_await_sends(&duo, 0, 1);
+	duo_finish(&duo);
+}
+
+Test(death, a_request_to_a_stopped_process_keeps_nobody)
+{
+	ask_a_stopped(IBV_WR_SEND, 8, false);
+	ask_a_stopped(IBV_WR_SEND, 100000, false);
+	ask_a_stopped(IBV_WR_RDMA_WRITE, 100000, false);
+	ask_a_stopped(IBV_WR_RDMA_READ, 100000, false);
+	ask_a_stopped(IBV_WR_SEND, 8, true);
+	ask_a_stopped(IBV_WR_SEND, 100000, true);
 }
 
 Test(death, a_sender_does_not_wait_for_a_helper_that_is_stopped)
