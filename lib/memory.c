@@ -29,15 +29,26 @@ static uint8_t *reserve(size_t align, size_t size)
 	return all + before;
 }
 
+/* Now: a page that is not there must not be found out by a signal. */
+static int allocate(int fd, size_t size)
+{
+	int rc;
+
+	do {
+		rc = posix_fallocate(fd, 0, (off_t)size);
+	} while (rc == EINTR);
+	return rc;
+}
+
 /* False: the system has none to give, and malloc may. */
 static bool open_file(size_t align, size_t size, struct vb_memory *memory)
 {
 	int fd = memfd_create("verbena ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	uint8_t *at = NULL;
 
-	/* posix_fallocate: a page that is not there must not be found out by a
-	 * signal. */
-	if (fd >= 0 && posix_fallocate(fd, 0, (off_t)size) == 0 &&
+	size = (size + page - 1) / page * page;
+	if (fd >= 0 && allocate(fd, size) == 0 &&
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
 		at = reserve(align, size);
 	if (at && mmap(at, size, PROT_READ | PROT_WRITE,
@@ -75,17 +86,16 @@ static void close_file(struct vb_memory *memory)
 int vb_memory_open(const struct vb_runtime *runtime, size_t align_bytes,
 		   size_t size_bytes, struct vb_memory *memory)
 {
-	if (vb_runtime_has_malloc(runtime) &&
+	uint8_t *bytes;
+
+	if (vb_runtime_is_default_alloc(runtime) &&
 	    open_file(align_bytes, size_bytes, memory))
 		return 0;
-	*memory = (struct vb_memory){
-		.bytes = runtime->alloc(runtime->arg, align_bytes, size_bytes),
-		.size_bytes = size_bytes,
-		.fd = -1,
-	};
-	if (!memory->bytes)
+	bytes = runtime->alloc(runtime->arg, align_bytes, size_bytes);
+	if (!bytes)
 		return -ENOMEM;
-	memset(memory->bytes, 0, size_bytes);
+	memset(bytes, 0, size_bytes);
+	*memory = (struct vb_memory){bytes, size_bytes, -1};
 	return 0;
 }
 

@@ -6,9 +6,9 @@
 #include "lib/verbena.h"
 
 struct vb_memory {
-	uint8_t *bytes; /* NULL: none */
-	size_t size_bytes;
-	int fd; /* of the file it is; -1: the runtime's */
+	uint8_t *bytes;	   /* NULL: none */
+	size_t size_bytes; /* whole pages of a file */
+	int fd;		   /* of the file it is; -1: the runtime's */
 };
 
 /*

@@ -101,6 +101,7 @@ struct qp_stream {
 	struct qs_queued queue[VB_SLOTS_MAX];
 	uint32_t queue_head, queue_count;
 	bool is_flowing; /* the last look at completions found some */
+	bool is_flushed; /* a completion said so */
 	int pending;	 /* slot being filled, or -1 */
 	uint32_t pending_len;
 	uint64_t queued_bytes; /* stream bytes in all frames received so far */

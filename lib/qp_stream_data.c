@@ -242,6 +242,17 @@ static int recv_completed(struct qp_stream *qs, const struct ibv_wc *wc)
 	return 0;
 }
 
+static int reap(struct qp_stream *qs, struct ibv_cq *cq);
+
+/* Flushed by what failed before, which is perhaps in the other queue. */
+static void ask_the_other(struct qp_stream *qs, const struct ibv_cq *cq)
+{
+	if (qs->send_cq == qs->recv_cq || qs->is_flushed)
+		return;
+	qs->is_flushed = true;
+	reap(qs, cq == qs->send_cq ? qs->recv_cq : qs->send_cq);
+}
+
 /* Reap a queue's completions; how many, or the latched errno. */
 static int reap(struct qp_stream *qs, struct ibv_cq *cq)
 {
@@ -254,9 +265,8 @@ static int reap(struct qp_stream *qs, struct ibv_cq *cq)
 	/* The whole batch is looked at, so that what is known of each slot
 	 * stays true; the first failure is the one that counts (D-A18). */
 	for (int i = 0; i < count; i++) {
-		/* Flushed by what failed, which the other queue may tell. */
-		if (wc[i].status == IBV_WC_WR_FLUSH_ERR && cq != qs->send_cq)
-			reap(qs, qs->send_cq);
+		if (wc[i].status == IBV_WC_WR_FLUSH_ERR)
+			ask_the_other(qs, cq);
 		if (wc[i].status != IBV_WC_SUCCESS)
 			completion_failed(qs, &wc[i]);
 		else if (wc[i].wr_id & QS_RECV_TAG)

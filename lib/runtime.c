@@ -72,7 +72,7 @@ static void default_free(void *arg, void *memory)
 	free(memory);
 }
 
-bool vb_runtime_has_malloc(const struct vb_runtime *runtime)
+bool vb_runtime_is_default_alloc(const struct vb_runtime *runtime)
 {
 	return runtime->alloc == default_alloc;
 }

@@ -8,7 +8,7 @@
 struct vb_runtime vb_runtime_or_default(const struct vb_runtime *given);
 
 /* Has the user given no allocator? Of what vb_runtime_or_default returned. */
-bool vb_runtime_has_malloc(const struct vb_runtime *runtime);
+bool vb_runtime_is_default_alloc(const struct vb_runtime *runtime);
 
 /* CLOCK_MONOTONIC. */
 uint64_t vb_now_ns(void);

@@ -4,7 +4,7 @@
  * lists, so that the segment never grows past what was in use at once. Without
  * a lock: who is stopped over it would keep everybody.
  *
- * A list's head is its first block, and above it how often it was taken from: a
+ * A list's head is its first block, and above it how often it has changed: a
  * block that was taken and came back meanwhile is not mistaken for itself. The
  * links are apart from the blocks, which are their users'.
  */

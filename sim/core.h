@@ -116,8 +116,8 @@ int sim_channel_destroy(struct sim_ctx *ctx, uint32_t channel);
 int sim_cq_create(struct sim_ctx *ctx, uint32_t depth, uint32_t channel,
 		  uint64_t cookie, uint32_t *cq, uint32_t *granted);
 int sim_cq_destroy(struct sim_ctx *ctx, uint32_t cq);
-/* For the reaper: the ring of one that died half made or half gone. */
-void sim_cq_free_ring(struct sim_world *w, struct sim_cq *cq);
+/* Its memory and its place, also of one half made or half gone. */
+void sim_cq_end(struct sim_world *w, struct sim_cq *cq);
 int sim_cq_poll(struct sim_ctx *ctx, struct sim_cq *cq, int count,
 		struct ibv_wc *wc);
 void sim_cq_arm(struct sim_ctx *ctx, struct sim_cq *cq, bool solicited_only);
@@ -132,6 +132,17 @@ static inline void sim_cq_hold(struct sim_world *w, struct sim_cq *cq)
 {
 	sim_take(w, &cq->lock);
 	sim_take(w, &cq->poll_lock);
+}
+
+static inline bool sim_cq_hold_unless_stopped(struct sim_world *w,
+					      struct sim_cq *cq)
+{
+	if (!sim_take_unless_stopped(w, &cq->lock))
+		return false;
+	if (sim_take_unless_stopped(w, &cq->poll_lock))
+		return true;
+	sim_drop(&cq->lock);
+	return false;
 }
 
 static inline void sim_cq_release(struct sim_cq *cq)
@@ -358,8 +369,9 @@ void sim_parcel_land(struct sim_world *w, const struct sim_cq *cq,
 void sim_parcels_land(struct sim_world *w, uint32_t cq);
 void sim_parcels_land_held(struct sim_world *w, struct sim_cq *cq);
 /* The same in all queues of a process where what waits is for one of these
- * places, which are now read or written in another way. */
-void sim_parcels_land_at(struct sim_world *w, uint32_t proc,
+ * places, which are now read or written in another way. False: not in all, as a
+ * stopped process has one. */
+bool sim_parcels_land_at(struct sim_world *w, uint32_t proc,
 			 const struct sim_span *spans, int count);
 /* A new queue: it had none. */
 void sim_parcels_init(struct sim_world *w, struct sim_cq *cq);
@@ -402,6 +414,8 @@ static inline bool sim_may_map(const struct sim_span *span)
 	return span->mr && span->mr->map_fd >= 0;
 }
 /* The world is left: its regions are seen no more. */
+/* Of regions that have ended, here and elsewhere. */
+void sim_map_sweep(struct sim_world *w);
 void sim_map_leave(void);
 void sim_map_forget(void);
 

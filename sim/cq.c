@@ -101,12 +101,11 @@ int sim_cq_destroy(struct sim_ctx *ctx, uint32_t handle)
 	if (ch)
 		atomic_fetch_sub(&ch->users, 1);
 	atomic_store(&cq->object.handle, 0);
-	sim_cq_free_ring(w, cq);
-	sim_object_release(w, &cq->object, SIM_CQ);
+	sim_cq_end(w, cq);
 	return 0;
 }
 
-void sim_cq_free_ring(struct sim_world *w, struct sim_cq *cq)
+static void free_rings(struct sim_world *w, struct sim_cq *cq)
 {
 	uint64_t ring = cq->ring;
 
@@ -115,6 +114,19 @@ void sim_cq_free_ring(struct sim_world *w, struct sim_cq *cq)
 	cq->ring = 0;
 	free_ring(w, ring, cq->size);
 	sim_parcels_free(w, cq);
+}
+
+/* Who was stopped over a completion goes on with it: then its memory must be
+ * nobody else's. */
+void sim_cq_end(struct sim_world *w, struct sim_cq *cq)
+{
+	if (!sim_cq_hold_unless_stopped(w, cq)) {
+		sim_object_orphan(w, &cq->object, SIM_CQ);
+		return;
+	}
+	free_rings(w, cq);
+	sim_cq_release(cq);
+	sim_object_release(w, &cq->object, SIM_CQ);
 }
 
 /* A completion into another slot. Where its bytes do not fit, it is landed. */
@@ -293,7 +305,8 @@ void sim_cq_purge(struct sim_world *w, uint32_t handle, uint32_t qp)
 
 	if (!cq)
 		return;
-	sim_cq_hold(w, cq);
+	if (!sim_cq_hold_unless_stopped(w, cq))
+		return;
 	/* The bytes of a message that came arrive all the same. */
 	sim_parcels_land_held(w, cq);
 	to = cq->head;

@@ -102,7 +102,7 @@ static bool fill(struct delivery *d, struct sim_wqe *recv)
 
 	if (count < 0)
 		return false;
-	sim_parcels_land_at(d->w, d->peer->object.proc, d->to, count);
+	(void)sim_parcels_land_at(d->w, d->peer->object.proc, d->to, count);
 	copy.to_count = count;
 	if (d->wqe->op.ud.av.is_global) {
 		fill_grh(d, grh);

@@ -81,6 +81,46 @@ static void note_starved(struct delivery *d)
 		atomic_store(&cq->starved, atomic_load(&d->qp->object.handle));
 }
 
+/* --- waiting ------------------------------------------------------------ */
+
+static void set_deadline(struct sim_cq *cq, uint64_t due)
+{
+	uint64_t have = atomic_load(&cq->deadline_ns);
+
+	while (due < have &&
+	       !atomic_compare_exchange_weak(&cq->deadline_ns, &have, due))
+		;
+}
+
+/* Stay at the head until `due`; whoever polls then looks again. */
+static void wait_until(struct delivery *d, uint64_t due)
+{
+	struct sim_cq *cq = sim_cq_get(d->w, d->qp->send_cq);
+
+	d->qp->wait_until_ns = due;
+	if (!cq)
+		return;
+	set_deadline(cq, due);
+	/* A late world's program need not look: a thread does. */
+	if (!d->w->seg->late_ns && (!cq->channel || !atomic_load(&cq->armed)))
+		return;
+	/* The program may be asleep. Ours: a thread keeps its timers. Another
+	 * process's: an event on an empty queue makes it look and arm again. */
+	if (d->qp->object.proc == d->w->proc)
+		sim_timer_start(d->w);
+	else
+		sim_cq_wake(d->w, cq);
+}
+
+#define STUCK_NS 20000000 /* each look at a stopped process costs some ms */
+
+/* Whoever has the lock may go on at any time, and does not know of us. */
+static void await_stopped(struct delivery *d)
+{
+	d->wqe->flags |= SIM_WQE_STUCK;
+	wait_until(d, sim_now_ns() + STUCK_NS);
+}
+
 /* --- ending the head of the send queue ---------------------------------- */
 
 /* Into the queue, which is open, and closed. */
@@ -127,7 +167,7 @@ void sim_end_head(struct delivery *d, enum ibv_wc_status status)
 
 	if (is_due && !open_send_cq(d, status, &cq)) {
 		d->wqe->flags |= SIM_WQE_OWED;
-		note_starved(d);
+		await_stopped(d);
 		return;
 	}
 
@@ -157,37 +197,6 @@ void sim_fail_sender(struct delivery *d, enum ibv_wc_status status)
 	/* 5.2, rule 6: it holds no request of the shared queue. */
 	if (qp->srq)
 		sim_qp_raise(d->w, qp, IBV_EVENT_QP_LAST_WQE_REACHED);
-}
-
-/* --- waiting ------------------------------------------------------------ */
-
-static void set_deadline(struct sim_cq *cq, uint64_t due)
-{
-	uint64_t have = atomic_load(&cq->deadline_ns);
-
-	while (due < have &&
-	       !atomic_compare_exchange_weak(&cq->deadline_ns, &have, due))
-		;
-}
-
-/* Stay at the head until `due`; whoever polls then looks again. */
-static void wait_until(struct delivery *d, uint64_t due)
-{
-	struct sim_cq *cq = sim_cq_get(d->w, d->qp->send_cq);
-
-	d->qp->wait_until_ns = due;
-	if (!cq)
-		return;
-	set_deadline(cq, due);
-	/* A late world's program need not look: a thread does. */
-	if (!d->w->seg->late_ns && (!cq->channel || !atomic_load(&cq->armed)))
-		return;
-	/* The program may be asleep. Ours: a thread keeps its timers. Another
-	 * process's: an event on an empty queue makes it look and arm again. */
-	if (d->qp->object.proc == d->w->proc)
-		sim_timer_start(d->w);
-	else
-		sim_cq_wake(d->w, cq);
 }
 
 /* The RNR timer codes of 5.9, in units of 10 µs. */
@@ -282,7 +291,7 @@ bool sim_copy_failed(struct delivery *d, enum sim_copy_result why)
 	if (why == SIM_COPY_GONE)
 		return sim_no_answer(d);
 	if (why == SIM_COPY_STUCK) {
-		note_starved(d);
+		await_stopped(d);
 		return false;
 	}
 	sim_fail_sender(d, why == SIM_COPY_REFUSED ? IBV_WC_FATAL_ERR
@@ -507,6 +516,12 @@ static bool step(struct delivery *d)
 	d->wqe = sim_wqe_at(d->w, &qp->sq, head);
 	d->op = sim_op_of(d->wqe->opcode);
 	d->len = d->wqe->len;
+	if (d->wqe->flags & SIM_WQE_STUCK) {
+		if (sim_now_ns() < qp->wait_until_ns)
+			return false;
+		d->wqe->flags &= (uint16_t)~SIM_WQE_STUCK;
+		sim_wait_over(qp);
+	}
 	if (d->wqe->flags & SIM_WQE_OWED) {
 		sim_end_head(d, IBV_WC_SUCCESS);
 		return qp->sq.head != head;
@@ -638,7 +653,8 @@ static void look_for_the_dead(struct sim_world *w, struct sim_qp *qp)
 	struct sim_qp *peer = sim_qp_by_num(w, atomic_load(&qp->dest));
 	uint32_t proc = peer ? peer->object.proc : 0;
 
-	if (proc && proc != w->proc && !sim_proc_is_alive(w, proc))
+	if (proc && proc < SIM_PROC_MAX && proc != w->proc &&
+	    !sim_proc_is_alive(w, proc))
 		sim_world_reap(w, w->seg->proc[proc].pid);
 }
 

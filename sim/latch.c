@@ -21,7 +21,7 @@
 #define PAUSE() ((void)0)
 #endif
 #define WAIT_NS	 1000000
-#define PATIENCE 20 /* such waits before we ask what the owner does */
+#define PATIENCE 2 /* such waits before we ask what the owner does */
 
 uint32_t sim_no_place(void)
 {

@@ -27,7 +27,8 @@
 #include <unistd.h>
 
 #define PAGE	  4096u
-#define SHARE_MIN 65536u      /* a shorter region is not worth the look at it */
+#define SHARE_MIN 65536u /* a shorter region is not worth the look at it */
+#define LOOK_NS	  1000000
 #define AT_ONCE	  (64u << 20) /* up to here all pages together, not by faults */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -41,7 +42,8 @@ struct view {
 	uint64_t inode;
 	uint64_t offset;
 	uint64_t length;
-	char *at; /* NULL: it could not be mapped */
+	char *at;		   /* NULL: it could not be mapped */
+	_Atomic uint64_t alive_ns; /* when its process was last seen */
 };
 #define VIEWS 1024
 static struct view views[VIEWS]; /* by the region's slot, modulo */
@@ -214,6 +216,14 @@ static bool is_the_file(const struct stat *is, const struct sim_mr *mr)
 	       (uint64_t)is->st_size >= mr->map_offset + mr->length;
 }
 
+/* 0: it has no owner, or no more. */
+static int32_t pid_of(const struct sim_world *w, const struct sim_mr *mr)
+{
+	uint32_t proc = atomic_load(&mr->object.proc);
+
+	return proc < SIM_PROC_MAX ? w->seg->proc[proc].pid : 0;
+}
+
 static char *open_view(struct sim_world *w, const struct sim_mr *mr)
 {
 	int now = mr->length <= AT_ONCE ? MAP_POPULATE : 0;
@@ -222,8 +232,8 @@ static char *open_view(struct sim_world *w, const struct sim_mr *mr)
 	char path[64];
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d",
-		 (int)w->seg->proc[mr->object.proc].pid, mr->map_fd);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid_of(w, mr),
+		 mr->map_fd);
 	/* Looked at before it is opened: that alone may change some. */
 	if (stat(path, &is) != 0 || !is_the_file(&is, mr))
 		return NULL;
@@ -234,7 +244,10 @@ static char *open_view(struct sim_world *w, const struct sim_mr *mr)
 		at = mmap(NULL, mr->length, PROT_READ | PROT_WRITE,
 			  MAP_SHARED | now, fd, (off_t)mr->map_offset);
 	close(fd);
-	return at == MAP_FAILED ? NULL : at;
+	if (at == MAP_FAILED)
+		return NULL;
+	madvise(at, mr->length, MADV_DONTFORK);
+	return at;
 }
 
 /* Lock held. */
@@ -250,20 +263,15 @@ static struct view *place_of(const struct sim_world *w, const struct sim_mr *mr)
 	return &views[(mr - w->seg->mr) % VIEWS];
 }
 
-static int32_t pid_of(const struct sim_world *w, const struct sim_mr *mr)
-{
-	return w->seg->proc[mr->object.proc].pid;
-}
-
 static bool is_view_of(const struct sim_world *w, const struct view *view,
 		       const struct sim_mr *mr)
 {
 	return view->key == mr->key && view->pid == pid_of(w, mr) &&
-	       view->inode == mr->map_inode && view->offset == mr->map_offset;
+	       view->inode == mr->map_inode && view->offset == mr->map_offset &&
+	       view->length == mr->length;
 }
 
-/* A view keeps memory; of those whose region has ended, none is kept for long.
- * Lock held. */
+/* A view keeps the memory of a region that has ended. Lock held. */
 static void sweep(struct sim_world *w)
 {
 	for (int i = 0; i < VIEWS; i++) {
@@ -275,14 +283,21 @@ static void sweep(struct sim_world *w)
 	}
 }
 
+void sim_map_sweep(struct sim_world *w)
+{
+	pthread_rwlock_wrlock(&views_lock);
+	sweep(w);
+	pthread_rwlock_unlock(&views_lock);
+}
+
 static void make_view(struct sim_world *w, const struct sim_mr *mr)
 {
 	struct view *view = place_of(w, mr);
 
 	pthread_rwlock_wrlock(&views_lock);
-	if (!is_view_of(w, view, mr)) {
-		sweep(w);
-		close_view(view);
+	sweep(w);
+	/* Two that live at one place: the second is left to the kernel. */
+	if (!view->key)
 		*view = (struct view){
 			.key = mr->key,
 			.pid = pid_of(w, mr),
@@ -291,14 +306,39 @@ static void make_view(struct sim_world *w, const struct sim_mr *mr)
 			.length = mr->length,
 			.at = open_view(w, mr),
 		};
-	}
 	pthread_rwlock_unlock(&views_lock);
+}
+
+/* Nothing fails when who had the memory is gone; now and then we look. */
+static bool is_owner_there(struct sim_world *w, const struct sim_mr *mr,
+			   struct view *view)
+{
+	uint32_t proc = atomic_load(&mr->object.proc);
+	uint64_t now = sim_now_ns();
+
+	if (now - atomic_load(&view->alive_ns) < LOOK_NS)
+		return true;
+	if (proc >= SIM_PROC_MAX || !sim_proc_is_alive(w, proc))
+		return false;
+	atomic_store(&view->alive_ns, now);
+	return true;
+}
+
+/* Who waits for the last byte in memory has the others then. */
+static void copy_in_order(char *to, const char *from, uint64_t length)
+{
+	uint64_t first = length > SIM_LINE ? length - SIM_LINE : 0;
+
+	memcpy(to, from, first);
+	atomic_thread_fence(memory_order_release);
+	for (uint64_t i = first; i < length; i++)
+		((volatile char *)to)[i] = from[i];
 }
 
 bool sim_map_copy(struct sim_world *w, const struct sim_mr *mr, uint64_t far,
 		  void *near, uint64_t length, bool is_read)
 {
-	const struct view *view = place_of(w, mr);
+	struct view *view = place_of(w, mr);
 	char *at = NULL;
 
 	pthread_rwlock_rdlock(&views_lock);
@@ -307,12 +347,12 @@ bool sim_map_copy(struct sim_world *w, const struct sim_mr *mr, uint64_t far,
 		make_view(w, mr);
 		pthread_rwlock_rdlock(&views_lock);
 	}
-	if (is_view_of(w, view, mr) && view->at)
+	if (is_view_of(w, view, mr) && view->at && is_owner_there(w, mr, view))
 		at = view->at + (far - mr->addr);
 	if (at && is_read)
 		memcpy(near, at, length);
 	else if (at)
-		memcpy(at, near, length);
+		copy_in_order(at, near, length);
 	pthread_rwlock_unlock(&views_lock);
 	return at != NULL;
 }
@@ -329,6 +369,7 @@ void sim_map_forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	pthread_rwlock_init(&views_lock, NULL);
+	memset(views, 0, sizeof(views)); /* not mapped in a child */
 	if (file >= 0)
 		close(file); /* the parent's; its pages stay shared with it */
 	file = -1;

@@ -165,6 +165,15 @@ void sim_parcel_land(struct sim_world *w, const struct sim_cq *cq,
 	cqe->is_late = 0;
 }
 
+/* Its queue pair ended with a stopped process in the way: nobody knows its
+ * receive any more, and it is none that was filled. */
+static void forget(struct sim_cqe *cqe)
+{
+	if (is_tiny(cqe))
+		memset(cqe->tiny, 0, sizeof(cqe->tiny));
+	cqe->status = IBV_WC_WR_FLUSH_ERR;
+}
+
 void sim_parcel_take(struct sim_world *w, struct sim_cq *cq,
 		     struct sim_cq_slot *slot, struct sim_cqe *cqe)
 {
@@ -176,8 +185,8 @@ void sim_parcel_take(struct sim_world *w, struct sim_cq *cq,
 	qp = cqe->is_late ? sim_qp_get(w, cqe->qp) : NULL;
 	if (qp)
 		settle(w, cq, slot, qp, cqe, true);
-	else if (cqe->is_late && is_tiny(cqe))
-		cqe->parcel = 0;
+	else if (cqe->is_late)
+		forget(cqe);
 	if (cqe->parcel)
 		atomic_store_explicit(&cq->parcel_head, cqe->parcel - 1 + need,
 				      memory_order_release);
@@ -200,9 +209,8 @@ void sim_parcels_land(struct sim_world *w, uint32_t handle)
 {
 	struct sim_cq *cq = sim_cq_get(w, handle);
 
-	if (!cq || cq->head == cq->tail)
+	if (!cq || cq->head == cq->tail || !sim_cq_hold_unless_stopped(w, cq))
 		return;
-	sim_cq_hold(w, cq);
 	sim_parcels_land_held(w, cq);
 	sim_cq_release(cq);
 }
@@ -230,24 +238,27 @@ static bool is_for(struct sim_world *w, struct sim_cq_slot *slot,
 
 /* All that waits in a queue, if any of it is for these places: others may be
  * for the same, and came before it. */
-static void land_at(struct sim_world *w, struct sim_cq *cq,
+static bool land_at(struct sim_world *w, struct sim_cq *cq,
 		    const struct sim_span *spans, int count)
 {
 	if (cq->head == cq->tail || cq->landed == cq->tail)
-		return;
-	sim_cq_hold(w, cq);
+		return true;
+	if (!sim_cq_hold_unless_stopped(w, cq))
+		return false;
 	for (uint32_t i = first_waiting(cq); i != cq->tail; i++)
 		if (is_for(w, sim_cq_slot(w, cq, i), spans, count)) {
 			sim_parcels_land_held(w, cq);
 			break;
 		}
 	sim_cq_release(cq);
+	return true;
 }
 
-void sim_parcels_land_at(struct sim_world *w, uint32_t proc,
+bool sim_parcels_land_at(struct sim_world *w, uint32_t proc,
 			 const struct sim_span *spans, int count)
 {
 	uint32_t words = (sim_top(w, SIM_CQ) + 63) / 64;
+	bool is_done = true;
 
 	for (uint32_t word = 0; word < words; word++) {
 		uint64_t bits = atomic_load(&w->seg->late_cqs[word]);
@@ -258,9 +269,10 @@ void sim_parcels_land_at(struct sim_world *w, uint32_t proc,
 
 			if (cq->object.proc == proc &&
 			    atomic_load(&cq->object.handle))
-				land_at(w, cq, spans, count);
+				is_done &= land_at(w, cq, spans, count);
 		}
 	}
+	return is_done;
 }
 
 void sim_parcels_init(struct sim_world *w, struct sim_cq *cq)

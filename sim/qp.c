@@ -582,12 +582,11 @@ int sim_qp_destroy(struct sim_ctx *ctx, uint32_t handle)
 		leave_to_stopped(w, qp);
 		return 0;
 	}
+	/* What came is put where it belongs while its receives are there. */
+	sim_parcels_land(w, qp->recv_cq);
 	atomic_store(&qp->object.handle, 0);
 	atomic_store(&qp->state, IBV_QPS_RESET);
-	/* Both fill the receives of what came, while these are there. */
-	if (sim_model_of(sim_host_of(w, ctx->host))->keeps_dead_completions) {
-		sim_parcels_land(w, qp->recv_cq);
-	} else {
+	if (!sim_model_of(sim_host_of(w, ctx->host))->keeps_dead_completions) {
 		sim_cq_purge(w, qp->send_cq, handle);
 		sim_cq_purge(w, qp->recv_cq, handle);
 	}

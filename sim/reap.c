@@ -35,8 +35,14 @@ static void reap_qps(struct sim_ctx *ctx)
 
 		if (is_theirs(ctx, &qp->object))
 			leave_groups(w, qp);
-		if (!is_theirs(ctx, &qp->object) || !sim_qp_may_reap(w, qp) ||
-		    sim_qp_destroy(ctx, atomic_load(&qp->object.handle)) == 0)
+		if (!is_theirs(ctx, &qp->object))
+			continue;
+		if (!sim_qp_may_reap(w, qp)) {
+			if (!ctx->id) /* nobody comes back for it */
+				sim_object_orphan(w, &qp->object, SIM_QP);
+			continue;
+		}
+		if (sim_qp_destroy(ctx, atomic_load(&qp->object.handle)) == 0)
 			continue;
 		sim_qp_free_rings(w, qp);
 		sim_object_release(w, &qp->object, SIM_QP);
@@ -89,8 +95,7 @@ static void reap_cqs(struct sim_ctx *ctx)
 		if (!is_theirs(ctx, &cq->object))
 			continue;
 		atomic_store(&cq->object.handle, 0);
-		sim_cq_free_ring(w, cq);
-		sim_object_release(w, &cq->object, SIM_CQ);
+		sim_cq_end(w, cq);
 	}
 }
 

@@ -50,7 +50,7 @@ static enum ibv_wc_status check_key(struct delivery *d, struct sim_span *span)
 	span->length = range.length;
 	span->mr = mr;
 	/* What was sent before is there before this is. */
-	sim_parcels_land_at(d->w, d->peer->object.proc, span, 1);
+	d->is_stuck = !sim_parcels_land_at(d->w, d->peer->object.proc, span, 1);
 	return IBV_WC_SUCCESS;
 }
 
@@ -140,7 +140,7 @@ static bool add_to_batch(struct delivery *d, struct sim_wqe *wqe, int count)
 	d->wqe = wqe;
 	status = check_key(d, there);
 	d->wqe = head;
-	return status == IBV_WC_SUCCESS;
+	return status == IBV_WC_SUCCESS && !d->is_stuck;
 }
 
 /* How many more there are; the spans of all are in the delivery. */
@@ -330,6 +330,11 @@ bool sim_meet_remote(struct delivery *d)
 	status = check_key(d, &remote);
 	if (status != IBV_WC_SUCCESS)
 		return refuse(d, status);
+	if (d->is_stuck) {
+		sim_close_recv(d);
+		sim_drop(&d->peer->rq_lock);
+		return sim_copy_failed(d, SIM_COPY_STUCK);
+	}
 	switch ((enum sim_op_class)d->op->class) {
 	case SIM_OP_WRITE:
 		return do_write(d, &remote);

@@ -345,19 +345,21 @@ static bool fill_receive(struct delivery *d, struct sim_wqe *recv)
 		return true;
 	}
 	/* What was sent to the same places is there before this is. */
-	sim_parcels_land_at(d->w, d->to_proc, d->to, d->to_count);
+	if (!sim_parcels_land_at(d->w, d->to_proc, d->to, d->to_count))
+		return copy_failed(d, recv, SIM_COPY_STUCK);
 	if (!(recv->flags & SIM_WQE_OVER_BUDGET))
 		copied = sim_copy_data(d);
 	if (copied != SIM_COPY_OK)
 		return copy_failed(d, recv, copied);
+	/* Before what cannot be done twice. */
+	if (is_queue_stuck(d))
+		return copy_failed(d, recv, SIM_COPY_STUCK);
 	sim_strike_bytes(d);
 	/* 5.3: not a key that it may take out of use. */
 	if (d->op->has_inv && !sim_invalidate(d->w, peer, d->wqe->imm)) {
 		misfit(d, recv, IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_ACCESS_ERR);
 		return true;
 	}
-	if (is_queue_stuck(d))
-		return copy_failed(d, recv, SIM_COPY_STUCK);
 	sim_push_recv_cqe(d, recv, IBV_WC_SUCCESS, 0);
 	sim_close_recv(d);
 	if (sim_lost_in_overrun(d))

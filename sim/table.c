@@ -72,8 +72,7 @@ uint32_t sim_object_count(const struct sim_host *host,
 	uint32_t count = 0;
 
 	for (int proc = 0; proc < SIM_PROC_MAX; proc++)
-		count += atomic_load_explicit(&host->count[kind][proc],
-					      memory_order_relaxed);
+		count += atomic_load(&host->count[kind][proc]);
 	return count;
 }
 
@@ -90,8 +89,8 @@ void *sim_object_claim(struct sim_ctx *ctx, enum sim_kind_of_object kind,
 	if (w->proc == 0)
 		return NULL;
 	*rc = -EUSERS;
-	/* Counted first: of two that ask for the last one, none may be given
-	 * it, but never both. */
+	/* Counted first: two that ask for the last one may both be refused,
+	 * and are never both given it. */
 	atomic_fetch_add(&host->count[kind][w->proc], 1);
 	if (sim_object_count(host, kind) <= limit) {
 		object = take_free(w, kind);
@@ -120,15 +119,27 @@ uint32_t sim_object_publish(struct sim_world *w, struct sim_object *object,
 	return handle;
 }
 
-void sim_object_release(struct sim_world *w, struct sim_object *object,
-			enum sim_kind_of_object kind)
+static void disown(struct sim_world *w, struct sim_object *object,
+		   enum sim_kind_of_object kind, uint32_t to)
 {
 	struct sim_host *host = sim_host_of(w, object->host);
 	uint32_t proc = atomic_load(&object->proc) & ~SIM_CLAIMED;
 
 	atomic_store(&object->handle, 0);
-	atomic_store(&object->proc, 0);
+	atomic_store(&object->proc, to);
 	atomic_fetch_sub(&host->count[kind][proc], 1);
+}
+
+void sim_object_release(struct sim_world *w, struct sim_object *object,
+			enum sim_kind_of_object kind)
+{
+	disown(w, object, kind, 0);
+}
+
+void sim_object_orphan(struct sim_world *w, struct sim_object *object,
+		       enum sim_kind_of_object kind)
+{
+	disown(w, object, kind, SIM_ORPHAN);
 }
 
 void sim_object_forget(struct sim_world *w, uint32_t proc)

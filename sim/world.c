@@ -133,6 +133,7 @@ void sim_world_reap(struct sim_world *w, pid_t pid)
 		    sim_proc_is_alive(w, i))
 			continue;
 		sim_proc_reap_objects(w, i);
+		sim_map_sweep(w);
 		atomic_store(&proc->life, SIM_FREE);
 	}
 	sim_unlock(&seg->reap_lock);

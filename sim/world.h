@@ -67,6 +67,7 @@ enum sim_kind_of_object {
 };
 
 #define SIM_CLAIMED 0x80000000u
+#define SIM_ORPHAN  0x40000000u /* its owner is gone, and it cannot end */
 
 /* The head of every object. `handle` is 0 while the slot is free. */
 struct sim_object {
@@ -290,7 +291,8 @@ enum sim_wqe_flag {
 	SIM_WQE_LOST = 1 << 8,	      /* dropped; sent again on timeout */
 	SIM_WQE_HELD = 1 << 9,	      /* late: it leaves at its time */
 	SIM_WQE_DUE = 1 << 10,	      /* and that has come */
-	SIM_WQE_OWED = 1 << 11, /* done, but for its completion (success) */
+	SIM_WQE_OWED = 1 << 11,	 /* done, but for its completion (success) */
+	SIM_WQE_STUCK = 1 << 12, /* a stopped process has a lock: look again */
 };
 
 /* A work request in a ring; its sges, or its inline bytes, follow it. */
@@ -609,6 +611,10 @@ void sim_object_release(struct sim_world *w, struct sim_object *object,
 /* How many a host has, claimed or live. */
 uint32_t sim_object_count(const struct sim_host *host,
 			  enum sim_kind_of_object kind);
+/* It ended, or its owner did, while a stopped process is in the middle of
+ * something with it: its place is nobody's from now on. */
+void sim_object_orphan(struct sim_world *w, struct sim_object *object,
+		       enum sim_kind_of_object kind);
 /* A process is gone, and so are its objects, also those that it was about to
  * claim or release. */
 void sim_object_forget(struct sim_world *w, uint32_t proc);

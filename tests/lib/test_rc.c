@@ -123,6 +123,33 @@ Test(rc, DA18_a_failed_send_is_the_cause_and_not_the_receives_that_it_flushed)
 	}
 }
 
+static int send_too_much(struct stage_end *end)
+{
+	static char bytes[8192];
+	int error;
+
+	stage_sleep(1000000);
+	error = vb_send(end->transport, bytes, sizeof(bytes));
+	return error ? error : outlast(end);
+}
+
+/* And the other way round, with a send that waits for the peer's receives. */
+Test(rc, DA18_a_failed_receive_is_the_cause_and_not_the_send_that_it_flushed)
+{
+	struct stage stage;
+
+	stage_init(&stage, "mlx5", NULL);
+	stage.end[0].options.stride_bytes = 4096;
+	stage.end[1].options.stride_bytes = 8192;
+	stage.end[0].script = shape_send;
+	stage.end[1].script = send_too_much;
+	stage_run(&stage, SIM_EAGER);
+	CHECK_EQ(stage.end[0].rc, -EIO);
+	CHECK_EQ(stage.end[0].cause.wc_status, IBV_WC_LOC_LEN_ERR);
+	CHECK(!stage.end[0].cause.is_send, "%s", stage.end[0].cause.text);
+	stage_fini(&stage);
+}
+
 Test(rc, L1_receives_are_posted_before_rtr_and_asked_for_as_the_seed_does)
 {
 	static const char first[] =

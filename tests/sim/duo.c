@@ -233,6 +233,9 @@ static void obey(struct side *side, int from, int to)
 		case UNREGISTER:
 			note.value = (uint64_t)ibv_dereg_mr(side->mr);
 			break;
+		case DESTROY:
+			note.value = (uint64_t)ibv_destroy_qp(side->qp);
+			break;
 		case RENEW:
 			note.value = renew(side);
 			break;

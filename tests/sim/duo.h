@@ -24,10 +24,11 @@ enum order {
 	PEEK,
 	UNMAP,
 	UNREGISTER,
-	RENEW,	/* other memory, registered anew */
-	SHRINK, /* the file of the memory, to nothing */
-	SWAP,	/* for another file, at the same descriptor */
-	HOLD,	/* its taking (a: posting) side, and be stopped with that */
+	DESTROY, /* the first queue pair */
+	RENEW,	 /* other memory, registered anew */
+	SHRINK,	 /* the file of the memory, to nothing */
+	SWAP,	 /* for another file, at the same descriptor */
+	HOLD,	 /* its taking (a: posting) side, and be stopped with that */
 	END
 };
 

@@ -258,6 +258,7 @@ static void ask_a_stopped(enum ibv_wr_opcode opcode, uint32_t len,
 				 .opcode = opcode,
 				 .send_flags = IBV_SEND_SIGNALED};
 	struct ibv_send_wr *bad;
+	bool is_answered = opcode == IBV_WR_SEND && !is_posting;
 	struct ibv_sge sge;
 	struct ibv_wc wc;
 	struct duo duo;
@@ -268,7 +269,7 @@ static void ask_a_stopped(enum ibv_wr_opcode opcode, uint32_t len,
 	wr.sg_list = &sge;
 	wr.wr.rdma.remote_addr = duo.far.memory;
 	wr.wr.rdma.rkey = duo.far.rkey;
-	CHECK_EQ(duo_tell(&duo, RECEIVE, 0, !is_posting, 131072), 0);
+	CHECK_EQ(duo_tell(&duo, RECEIVE, 0, is_answered, 131072), 0);
 	duo_say(&duo, HOLD, is_posting, 0, 0);
 	CHECK_EQ(waitpid(duo.pid, NULL, WUNTRACED), duo.pid);
 	alarm(20); /* it would wait for ever */

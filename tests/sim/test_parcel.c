@@ -135,6 +135,24 @@ Test(parcel, a_later_read_sees_what_was_sent)
 	duo_finish(&duo);
 }
 
+/* The same of the end of its queue pair, with nobody polling. */
+Test(parcel, a_message_that_came_is_there_when_its_queue_pair_has_ended)
+{
+	static const uint32_t lengths[] = {8, 24, 60, 5000};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		uint32_t last = lengths[i] - 1;
+		struct duo duo;
+
+		duo_start(&duo, true);
+		CHECK_EQ(duo_tell(&duo, RECEIVE, 0, 1, 8192), 0);
+		duo_send_message(&duo, 5, lengths[i]);
+		CHECK_EQ(duo_tell(&duo, DESTROY, 0, 0, 0), 0);
+		CHECK_EQ(duo_tell(&duo, PEEK, last, 0, 0), duo_byte(5, last));
+		duo_finish(&duo);
+	}
+}
+
 /* 5.6: what came before the region's end is there, and complete. */
 Test(parcel, a_message_that_came_survives_its_region)
 {
