@@ -324,15 +324,20 @@ static bool is_owner_there(struct sim_world *w, const struct sim_mr *mr,
 	return true;
 }
 
-/* Who waits for the last byte in memory has the others then. */
+/* Who waits in memory for the last word has the others then. */
 static void copy_in_order(char *to, const char *from, uint64_t length)
 {
-	uint64_t first = length > SIM_LINE ? length - SIM_LINE : 0;
+	uint64_t word, first = length - sizeof(word);
 
+	if (length < sizeof(word) ||
+	    ((uintptr_t)to + length) % sizeof(word) != 0) {
+		memcpy(to, from, length);
+		return;
+	}
 	memcpy(to, from, first);
-	atomic_thread_fence(memory_order_release);
-	for (uint64_t i = first; i < length; i++)
-		((volatile char *)to)[i] = from[i];
+	memcpy(&word, from + first, sizeof(word));
+	__atomic_store_n((uint64_t *)(void *)(to + first), word,
+			 __ATOMIC_RELEASE);
 }
 
 bool sim_map_copy(struct sim_world *w, const struct sim_mr *mr, uint64_t far,
